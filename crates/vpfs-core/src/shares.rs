@@ -13,8 +13,17 @@
 //! been served counts as long as a flow would have to wait before its next turn, so names that take turns get no more
 //! than names that wait at the same time. A share is present while anything in it is.
 //!
-//! Changes are applied lazily: arrivals and departures change sums on the way to the top, at most as far as something
-//! else is present, and a flow computes φ when its tags are needed. Both are O(depth).
+//! # How tags follow
+//!
+//! A tag says when its flow will have got what was due to it so far, so it is further away in virtual time while φ is
+//! small, and comes nearer when siblings leave: otherwise a flow beside one that comes and goes would wait for what
+//! nobody uses. In each share a *clock* counts what was due to a unit of weight in it, and a flow remembers how it
+//! advanced from when ([`Advance`]). With both, its tags are right whenever they are looked at, after however many
+//! changes. Those below a share in which something came or left are *stale* until then; whoever owns the tags takes a
+//! bounded number of them after each arrival and departure ([`Shares::poll_stale`]), so that a share with thousands of
+//! members costs no more than others. Of these, each also takes notice when a request of its own comes or goes.
+//!
+//! Arrivals and departures are O(depth), as is looking at a flow.
 
 use alloc::vec::Vec;
 
@@ -68,12 +77,59 @@ impl Share {
     }
 }
 
+/// How a flow advances from a moment on. As long as the version of the [`Shares`] is the same, it goes on like that.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Advance {
+    pub(crate) version: u64,
+    pub(crate) share: Share,
+    weight: Weight,
+    now: VirtualTime,
+    /// The clock of the share that it is in.
+    clock: u128,
+}
+
+impl Advance {
+    pub(crate) const NEW: Self =
+        Self { version: 0, share: Share::ONE, weight: Weight::ONE, now: VirtualTime::ZERO, clock: 0 };
+    /// Fraction bits of clocks beyond those of virtual time.
+    const BITS: u32 = 16;
+
+    /// Where a tag is now that was at `tag` by what was known `before`: the service until then is the same, but for what
+    /// was due in between. Not before now.
+    pub(crate) fn moved(&self, tag: VirtualTime, before: &Self) -> VirtualTime {
+        let ahead = tag.saturating_sub(before.now).raw() << Self::BITS;
+        // By the clock of its share, what is left is the same whatever comes and goes.
+        let left = before.by_clock(ahead).saturating_sub(self.clock - before.clock);
+        self.now + VirtualTime::from_raw(self.by_virtual_time(left) >> Self::BITS)
+    }
+
+    fn by_clock(&self, time: u128) -> u128 {
+        let Share { numerator, denominator } = self.share;
+        mul_div(time, numerator.into(), u128::from(denominator) * u128::from(self.weight.get()))
+    }
+
+    fn by_virtual_time(&self, clock: u128) -> u128 {
+        let Share { numerator, denominator } = self.share;
+        mul_div(clock, u128::from(denominator) * u128::from(self.weight.get()), numerator.into())
+    }
+}
+
+/// value · numerator / denominator to about 60 bits. The longest time that anything may take is 2¹¹⁰: then the result is
+/// as good as never.
+fn mul_div(value: u128, numerator: u128, denominator: u128) -> u128 {
+    const NEVER: u128 = 1 << 110;
+    let bits = |value: u128| u128::BITS - value.leading_zeros();
+    let shift = (bits(value) + bits(numerator)).saturating_sub(u128::BITS - 1);
+    let scaled = (value >> shift) * numerator / denominator;
+    if scaled > NEVER >> shift { NEVER } else { scaled << shift }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Flow {
     weight: Weight,
     share: Option<ShareId>,
-    /// Only if it is in a share.
-    is_present: bool,
+    /// Where it is among those present in its share.
+    place: Option<u32>,
     first: First,
 }
 
@@ -86,24 +142,57 @@ struct First {
     entered: usize,
 }
 
+/// Something in a share.
 #[derive(Clone, Copy, Debug)]
+enum Member {
+    App(AppId),
+    Share(ShareId),
+}
+
+#[derive(Clone, Debug)]
 struct Node {
     policy: SharePolicy,
-    /// The number of flows and shares present in it, and the sum of their weights.
-    present: u32,
+    /// What is present in it, and the sum of the weights.
+    present: Vec<Member>,
     weights: u64,
+    /// Where it is among those present in the share that it is in.
+    place: u32,
+    /// Those with places below this have not noticed the latest change.
+    stale: usize,
     /// The largest finish tag of those that were.
     finish: VirtualTime,
     /// Where first requests of those that became present would end if they were those of one flow with the whole weight,
     /// and the longest of them since this was last behind virtual time.
     entry: VirtualTime,
     longest: VirtualTime,
+    /// What a unit of weight in it was due, in virtual time, and the clock of what it is in when that was right.
+    clock: u128,
+    seen: u128,
 }
 
 impl Node {
     fn new(policy: SharePolicy) -> Self {
         const ZERO: VirtualTime = VirtualTime::ZERO;
-        Self { policy, present: 0, weights: 0, finish: ZERO, entry: ZERO, longest: ZERO }
+        Self {
+            policy,
+            present: Vec::new(),
+            weights: 0,
+            place: 0,
+            stale: 0,
+            finish: ZERO,
+            entry: ZERO,
+            longest: ZERO,
+            clock: 0,
+            seen: 0,
+        }
+    }
+
+    /// Its clock when that of what it is in is at `outer`.
+    fn clock_at(&self, outer: u128) -> u128 {
+        let passed = outer.saturating_sub(self.seen);
+        let due =
+            if self.weights > 0 { passed * u128::from(self.policy.weight.get()) / u128::from(self.weights) } else { 0 };
+        self.clock + due
     }
 
     /// Something whose first request takes `length` becomes present in it; returns the tag from which it may start.
@@ -138,32 +227,51 @@ pub(crate) struct Shares {
     flows: Vec<Flow>,
     nodes: Vec<Node>,
     lingering: Heap<Lingering>,
+    /// Shares in which something is stale.
+    stale: Vec<ShareId>,
+    /// How often φ of a flow may have changed.
+    version: u64,
+    /// The virtual time of the latest arrival or departure.
+    latest: VirtualTime,
 }
 
 impl Shares {
     pub(crate) const fn new() -> Self {
-        Self { flows: Vec::new(), nodes: Vec::new(), lingering: Heap::new() }
+        Self {
+            flows: Vec::new(),
+            nodes: Vec::new(),
+            lingering: Heap::new(),
+            stale: Vec::new(),
+            version: 1,
+            latest: VirtualTime::ZERO,
+        }
+    }
+
+    /// While it is the same, so is φ of each flow.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
     }
 
     /// Sets the weight of `app`, and where it stands. It is not present in a new share until [`Shares::on_arrival`].
     pub(crate) fn set(&mut self, app: AppId, &AppPolicy { weight, share, .. }: &AppPolicy) {
         if app.index() >= self.flows.len() {
             let first = First { arrival: u64::MAX, cost: Bytes::ZERO, entered: 0 };
-            let new = Flow { weight: Weight::ONE, share: None, is_present: false, first };
+            let new = Flow { weight: Weight::ONE, share: None, place: None, first };
             self.flows.resize(app.index() + 1, new);
         }
         share.into_iter().for_each(|share| self.grow(share));
         let before = self.flows[app.index()];
-        if before.is_present && (before.weight, before.share) != (weight, share) {
-            let finish = self.leave(app);
+        if before.place.is_some() && (before.weight, before.share) != (weight, share) {
+            let finish = self.leave(app, self.latest);
             if before.share == share {
-                self.enter(share, weight);
-                self.flows[app.index()].is_present = true;
+                self.flows[app.index()].weight = weight;
+                self.enter(app, self.latest);
                 finish.into_iter().for_each(|finish| self.lingering.set(Lingering { finish, app }));
             }
         }
         let flow = &mut self.flows[app.index()];
         (flow.weight, flow.share) = (weight, share);
+        self.version += 1;
     }
 
     /// Sets the weight of a share, and where it stands; `None` if nothing stands in it any more, so that its number may
@@ -172,26 +280,52 @@ impl Shares {
         self.grow(share);
         let policy = policy.copied().unwrap_or_default();
         policy.parent.into_iter().for_each(|parent| self.grow(parent));
-        let before = self.nodes[share.index()];
-        if before.present == 0 {
-            self.nodes[share.index()] = Node { finish: before.finish, ..Node::new(policy) };
-            return;
+        self.advance(Some(share), self.latest);
+        let is_present = self.is_share_present(share);
+        if is_present {
+            self.exit(Member::Share(share), VirtualTime::ZERO);
         }
-        self.exit(before.policy.parent, before.policy.weight, before.finish);
-        self.nodes[share.index()].policy = policy;
-        self.enter(policy.parent, policy.weight);
+        let seen = self.advance(policy.parent, self.latest);
+        let node = &mut self.nodes[share.index()];
+        (node.policy, node.seen) = (policy, seen);
+        if is_present {
+            self.enter_as(Member::Share(share));
+        } else {
+            (node.entry, node.longest) = Default::default();
+        }
     }
 
     /// φ of `app` now.
     pub(crate) fn of(&self, app: AppId) -> Share {
-        let Some(&Flow { weight, share, is_present, .. }) = self.flows.get(app.index()) else { return Share::ONE };
-        if share.is_none() { Share::whole(weight) } else { self.within(share, weight, is_present) }
+        let Some(&Flow { weight, share, place, .. }) = self.flows.get(app.index()) else { return Share::ONE };
+        if share.is_none() { Share::whole(weight) } else { self.within(share, weight, place.is_some()) }
+    }
+
+    /// How `app` advances from virtual time `now` on, until when flows have left that do so by then. O(depth).
+    pub(crate) fn advance_of(&self, app: AppId, now: VirtualTime) -> Advance {
+        let (share, weight) = (self.of(app), self.weight(app));
+        Advance { version: self.version, share, weight, now, clock: self.clock(self.share_of(app), now) }
+    }
+
+    fn clock(&self, share: Option<ShareId>, now: VirtualTime) -> u128 {
+        let Some(share) = share else { return now.raw() << Advance::BITS };
+        let node = &self.nodes[share.index()];
+        node.clock_at(self.clock(node.policy.parent, now))
+    }
+
+    /// Sets all clocks from `share` to the top, before what is present there changes.
+    fn advance(&mut self, share: Option<ShareId>, now: VirtualTime) -> u128 {
+        let Some(share) = share else { return now.raw() << Advance::BITS };
+        let outer = self.advance(self.nodes[share.index()].policy.parent, now);
+        let node = &mut self.nodes[share.index()];
+        (node.clock, node.seen) = (node.clock_at(outer), node.seen.max(outer));
+        node.clock
     }
 
     /// φ of all in `share` together.
     fn of_share(&self, share: ShareId) -> Share {
-        let Node { policy, present, .. } = self.nodes[share.index()];
-        self.within(policy.parent, policy.weight, present > 0)
+        let Node { policy, present, .. } = &self.nodes[share.index()];
+        self.within(policy.parent, policy.weight, !present.is_empty())
     }
 
     /// φ of something with this weight in `share`, as if it were present.
@@ -200,7 +334,7 @@ impl Shares {
         for (share, policy) in self.above(share) {
             let node = &self.nodes[share.index()];
             let weights = node.weights + if is_present { 0 } else { u64::from(weight.get()) };
-            (weight, is_present) = (policy.weight, node.present > 0);
+            (weight, is_present) = (policy.weight, !node.present.is_empty());
             within = within.within(weight, weights);
         }
         within
@@ -235,12 +369,12 @@ impl Shares {
 
     /// Whether `app` is present in its share.
     pub(crate) fn is_present(&self, app: AppId) -> bool {
-        self.flows.get(app.index()).is_some_and(|flow| flow.is_present)
+        self.flows.get(app.index()).is_some_and(|flow| flow.place.is_some())
     }
 
     /// Whether anything is present in `share`.
     pub(crate) fn is_share_present(&self, share: ShareId) -> bool {
-        self.nodes.get(share.index()).is_some_and(|node| node.present > 0)
+        self.nodes.get(share.index()).is_some_and(|node| !node.present.is_empty())
     }
 
     /// The weights present in `share`, never zero.
@@ -279,6 +413,43 @@ impl Shares {
         start
     }
 
+    /// When the next flow leaves that has nothing queued.
+    pub(crate) fn next_departure(&self) -> Option<VirtualTime> {
+        self.lingering.first().map(|first| first.finish)
+    }
+
+    /// A flow that may not have noticed that φ has changed. O(depth).
+    pub(crate) fn poll_stale(&mut self) -> Option<AppId> {
+        while let Some(share) = self.stale.last() {
+            let node = &mut self.nodes[share.index()];
+            node.stale = node.stale.min(node.present.len());
+            let Some(next) = node.stale.checked_sub(1) else {
+                self.stale.pop();
+                continue;
+            };
+            node.stale = next;
+            match node.present[next] {
+                Member::App(app) => return Some(app),
+                Member::Share(share) => self.on_stale(share),
+            }
+        }
+        None
+    }
+
+    /// All below `share` are stale.
+    fn on_stale(&mut self, share: ShareId) {
+        let node = &mut self.nodes[share.index()];
+        if node.stale == 0 {
+            self.stale.push(share);
+        }
+        node.stale = node.present.len();
+    }
+
+    /// Whether the request of `app` with this number is the one with which it became present.
+    pub(crate) fn is_first(&self, app: AppId, arrival: u64) -> bool {
+        self.flows.get(app.index()).is_some_and(|flow| flow.first.arrival == arrival)
+    }
+
     /// The request of `app` with this number costs `delta` more (or less) than was known when it arrived.
     pub(crate) fn correct(&mut self, app: AppId, arrival: u64, delta: i128) {
         let Some(flow) = self.flows.get_mut(app.index()).filter(|flow| flow.first.arrival == arrival) else { return };
@@ -299,17 +470,21 @@ impl Shares {
     /// shares something became present with it.
     pub(crate) fn on_arrival(&mut self, app: AppId, now: VirtualTime) -> usize {
         self.expire(now);
-        let Some(Flow { weight, share: share @ Some(_), is_present, .. }) = self.flows.get_mut(app.index()) else {
-            return 0;
-        };
-        let (weight, share, was_present) = (*weight, *share, core::mem::replace(is_present, true));
+        let Some(&Flow { share: Some(_), place, .. }) = self.flows.get(app.index()) else { return 0 };
         self.lingering.remove(app.index());
-        if was_present { 0 } else { self.enter(share, weight) }
+        if place.is_some() { 0 } else { self.enter(app, now) }
     }
 
     /// `app` has nothing queued, and its finish tag is or becomes `finish`.
     pub(crate) fn on_finish(&mut self, app: AppId, finish: VirtualTime) {
         if self.is_present(app) {
+            self.lingering.set(Lingering { finish, app });
+        }
+    }
+
+    /// The finish tag of `app` is now `finish`, if it has nothing queued.
+    pub(crate) fn move_finish(&mut self, app: AppId, finish: VirtualTime) {
+        if self.lingering.get(app.index()).is_some() {
             self.lingering.set(Lingering { finish, app });
         }
     }
@@ -322,53 +497,91 @@ impl Shares {
 
     /// Virtual time is `now`: flows whose finish tag is not after it leave. Amortised over the arrivals.
     pub(crate) fn expire(&mut self, now: VirtualTime) {
-        while let Some(&Lingering { app, .. }) = self.lingering.first().filter(|last| last.finish <= now) {
-            self.leave(app);
+        while let Some(&Lingering { app, finish }) = self.lingering.first().filter(|last| last.finish <= now) {
+            self.leave(app, finish);
         }
     }
 
-    /// `app`, which is present, is so no longer; returns its finish tag if it had nothing queued.
-    fn leave(&mut self, app: AppId) -> Option<VirtualTime> {
+    /// `app`, which is present, is so no longer from virtual time `now` on; returns its finish tag if it had nothing
+    /// queued.
+    fn leave(&mut self, app: AppId, now: VirtualTime) -> Option<VirtualTime> {
         let finish = self.lingering.get(app.index()).map(|lingering| lingering.finish);
         self.lingering.remove(app.index());
-        let flow = &mut self.flows[app.index()];
-        flow.is_present = false;
-        let Flow { weight, share, .. } = *flow;
-        self.exit(share, weight, finish.unwrap_or_default());
+        self.on_change(self.share_of(app), now);
+        self.exit(Member::App(app), finish.unwrap_or_default());
         finish
     }
 
-    /// Something with this weight becomes present in `share`, and thus `share` where it stands, and so on; returns in how
+    /// `app` becomes present at virtual time `now`, and with it its share where that stands, and so on; returns in how
     /// many.
-    fn enter(&mut self, share: Option<ShareId>, weight: Weight) -> usize {
-        let (mut at, mut weight) = (share, weight);
+    fn enter(&mut self, app: AppId, now: VirtualTime) -> usize {
+        self.on_change(self.share_of(app), now);
+        self.enter_as(Member::App(app))
+    }
+
+    fn enter_as(&mut self, member: Member) -> usize {
+        let mut member = member;
         for entered in 0..SharePolicy::DEPTH_MAX {
-            let Some(share) = at else { return entered };
+            let (weight, Some(share)) = self.standing(member) else { return entered };
             let node = &mut self.nodes[share.index()];
-            node.present += 1;
+            let place = u32::try_from(node.present.len()).expect("as many as applications");
+            node.present.push(member);
             node.weights += u64::from(weight.get());
-            if node.present > 1 {
+            self.put(member, Some(place));
+            if place > 0 {
+                self.on_stale(share);
                 return entered + 1;
             }
-            (at, weight) = (node.policy.parent, node.policy.weight);
+            member = Member::Share(share);
         }
         SharePolicy::DEPTH_MAX
     }
 
-    /// The opposite of [`Shares::enter`], at a finish tag.
-    fn exit(&mut self, share: Option<ShareId>, weight: Weight, finish: VirtualTime) {
-        let (mut at, mut weight, mut finish) = (share, weight, finish);
+    /// The opposite of [`Shares::enter_as`], at a finish tag.
+    fn exit(&mut self, member: Member, finish: VirtualTime) {
+        let (mut member, mut finish) = (member, finish);
         for _ in 0..SharePolicy::DEPTH_MAX {
-            let Some(share) = at else { return };
+            let (weight, Some(share)) = self.standing(member) else { return };
+            let place = self.put(member, None);
             let node = &mut self.nodes[share.index()];
-            node.present -= 1;
+            node.present.swap_remove(place as usize);
             node.weights -= u64::from(weight.get());
-            node.finish = node.finish.max(finish);
-            if node.present > 0 {
-                return;
+            finish = node.finish.max(finish);
+            node.finish = finish;
+            if let Some(moved) = node.present.get(place as usize).copied() {
+                self.put(moved, Some(place));
             }
-            (at, weight, finish) = (node.policy.parent, node.policy.weight, node.finish);
+            if self.is_share_present(share) {
+                return self.on_stale(share);
+            }
+            member = Member::Share(share);
         }
+    }
+
+    /// The weight of something, and what it is in.
+    fn standing(&self, member: Member) -> (Weight, Option<ShareId>) {
+        match member {
+            Member::App(app) => (self.weight(app), self.share_of(app)),
+            Member::Share(share) => {
+                let SharePolicy { weight, parent } = self.nodes[share.index()].policy;
+                (weight, parent)
+            }
+        }
+    }
+
+    /// Sets the place of something among those present; returns the one that it had, or 0.
+    fn put(&mut self, member: Member, place: Option<u32>) -> u32 {
+        match member {
+            Member::App(app) => core::mem::replace(&mut self.flows[app.index()].place, place).unwrap_or(0),
+            Member::Share(share) => core::mem::replace(&mut self.nodes[share.index()].place, place.unwrap_or(0)),
+        }
+    }
+
+    /// What is present in `share` changes at virtual time `now`, or at the latest change if that was later.
+    fn on_change(&mut self, share: Option<ShareId>, now: VirtualTime) {
+        self.version += 1;
+        self.latest = self.latest.max(now);
+        self.advance(share, self.latest);
     }
 
     fn grow(&mut self, share: ShareId) {

@@ -207,6 +207,14 @@ impl VirtualTime {
     pub const fn saturating_sub(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))
     }
+
+    pub(crate) const fn from_raw(raw: u128) -> Self {
+        Self(raw)
+    }
+
+    pub(crate) const fn raw(self) -> u128 {
+        self.0
+    }
 }
 
 impl Add for VirtualTime {

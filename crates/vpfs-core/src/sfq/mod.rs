@@ -212,6 +212,7 @@ impl Sfq {
         if free == 0 {
             return None;
         }
+        self.queue.pass_departures();
         let (head, cost) = self.first(|_| true)?;
         let cost = self.slots.clamp(cost);
         if cost.get() <= free { Some(self.dispatch(now, head, cost, head)) } else { self.backfill(now, head, cost) }
