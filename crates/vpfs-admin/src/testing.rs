@@ -57,7 +57,14 @@ fn snapshot(apps: &[&str]) -> Snapshot {
             in_storage: Alike::from_iter([times()]),
             ..AppAccount::default()
         };
-        AppSnapshot { app, account, due: 30 * SECOND, got: 20 * SECOND, peers: PeerService::default() }
+        AppSnapshot {
+            app,
+            shares: Vec::new(),
+            account,
+            due: 30 * SECOND,
+            got: 20 * SECOND,
+            peers: PeerService::default(),
+        }
     };
     Snapshot {
         at: Time::from_millis(60_000),

@@ -40,14 +40,14 @@ pub use schema::manual::manual;
 pub use schema::problem::{Problem, Problems};
 pub use schema::tables::{Table, read_file};
 pub use schema::{tunables, units};
-pub use vpfs_toml::app_table::{AppEntry, AppTable};
+pub use vpfs_toml::app_table::{AppEntry, AppTable, Place};
 pub use vpfs_toml::apps::{App, Cap};
 pub use vpfs_toml::clients::{
     AppIndex, Auto, AutoBy, AutoKey, AutoShare, HOSTS_LIMIT, Identify, Identity, Ids, Program, Rule,
 };
 pub use vpfs_toml::config::{Change, Config, Diff};
 pub use vpfs_toml::host_list::{HostList, HostSet};
-pub use vpfs_toml::keys::SECTIONS;
+pub use vpfs_toml::keys::{SECTIONS, SHARE};
 pub use vpfs_toml::limits::{Limits, Log, LogFormat, LogLevel};
 pub use vpfs_toml::manual::config_manual;
 pub use vpfs_toml::metrics::Metrics;
@@ -55,5 +55,6 @@ pub use vpfs_toml::network::{Address, Listener, Protocol, Server};
 pub use vpfs_toml::patterns::Patterns;
 pub use vpfs_toml::peers::{PeerSecurity, Peers};
 pub use vpfs_toml::scheduler::SchedulerConfig;
+pub use vpfs_toml::shares::Share;
 pub use vpfs_toml::trust::Trust;
 pub use vpfs_toml::web::Web;

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use vpfs_config::{AppIndex, AppTable, AutoKey, Config, Identify, Identity};
+use vpfs_config::{AppIndex, AppTable, AutoKey, Config, Identify, Identity, Place};
 use vpfs_core::AppId;
 
 const NETWORK: &str = "[[server]]\nname = \"s1\"\naddress = \"tcp://n1:3334\"\n[[listener]]\nport = 5334\n";
@@ -98,7 +98,7 @@ fn ids_are_dense_and_bounded() {
     assert_eq!(table.assign(app(0)), AppId(0));
     let names: Vec<_> =
         table.iter().map(|(id, entry)| (id.0, entry.name.as_str(), entry.policy.weight.get())).collect();
-    assert_eq!(names, [(0, "a", 1), (1, "other", 1), (2, "uid:10", 3), (3, "uid:11", 3)]);
+    assert_eq!(names, [(0, "a", 1), (1, "other", 1), (2, "uid:10", 1), (3, "uid:11", 1)]);
     assert_eq!(table.find("uid:11"), Some(AppId(3)));
 }
 
@@ -117,10 +117,14 @@ fn ids_stay_with_their_names() {
     assert_eq!(table.len(), 5);
 }
 
-/// The groups of some automatic applications.
-fn groups(table: &AppTable, names: &[&str]) -> Vec<Option<String>> {
+/// The shares of some automatic applications, all of weight 3.
+fn shares(table: &AppTable, names: &[&str]) -> Vec<Option<String>> {
     let entry = |name: &&str| table.get(table.find(name).expect("assigned")).expect("found");
-    names.iter().map(|name| entry(name).group.clone()).collect()
+    let path = |place: &Place| {
+        assert_eq!(place.weight.get(), 3);
+        place.path.clone()
+    };
+    names.iter().map(|name| entry(name).share.as_ref().map(path)).collect()
 }
 
 #[test]
@@ -132,17 +136,17 @@ fn automatic_applications_share_a_weight_as_configured() {
     }
     let names = hosts.map(|host| format!("host:{host}"));
     let names = names.each_ref().map(String::as_str);
-    assert_eq!(groups(&table, &names), vec![Some("auto".to_owned()); 5]);
-    assert_eq!(table.get(AppId(0)).unwrap().group, None, "the default application is not automatic");
+    assert_eq!(shares(&table, &names), vec![Some("auto".to_owned()); 5]);
+    assert_eq!(table.get(AppId(0)).unwrap().share, None, "the default application is not automatic");
     let all: Vec<_> = (1..=5).map(AppId).collect();
     assert_eq!(table.reload(&config("[apps]\nauto_weight = 3\nauto_share = \"each\"\n")), all);
-    assert_eq!(groups(&table, &names), vec![None; 5]);
+    assert_eq!(shares(&table, &names), vec![None; 5]);
     assert_eq!(table.reload(&config("[apps]\nauto_weight = 3\nauto_share = \"network\"\n")), all);
     let network = |name: &str| Some(name.to_owned());
-    let [a, b, c] = ["auto:10.1.2.0/24", "auto:10.1.3.0/24", "auto:2001:db8::/64"].map(network);
-    assert_eq!(groups(&table, &names), [a.clone(), a, b, c.clone(), c]);
+    let [a, b, c] = ["auto:10.1.2.0", "auto:10.1.3.0", "auto:2001:db8::"].map(network);
+    assert_eq!(shares(&table, &names), [a.clone(), a, b, c.clone(), c]);
     table.reload(&config("[apps]\nauto_weight = 3\nauto_share = \"network\"\nauto_prefix = 16\n"));
-    assert_eq!(groups(&table, &names[..3]), vec![network("auto:10.1.0.0/16"); 3]);
+    assert_eq!(shares(&table, &names[..3]), vec![network("auto:10.1.0.0"); 3]);
 }
 
 #[test]

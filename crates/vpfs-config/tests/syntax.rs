@@ -120,7 +120,7 @@ fn keys_at_the_wrong_place_are_sent_to_the_right_one() {
         complaint(&format!("port = 14\n{SITE}")),
         "f:1: port: unknown key; it belongs to [[listener]] or [peers]"
     );
-    assert_eq!(after("[log]\nweight = 1\n"), "f:7: log.weight: unknown key; it belongs to [[app]]");
+    assert_eq!(after("[log]\nweight = 1\n"), "f:7: log.weight: unknown key; it belongs to [[share]] or [[app]]");
     assert_eq!(after("[[scheduler]]\ndepth = 1\n"), "f:6: scheduler: found a list; write it as a table, [scheduler]");
     assert_eq!(after("[scheduler.depth]\n"), "f:6: scheduler.depth: found a table; write a whole number");
 }

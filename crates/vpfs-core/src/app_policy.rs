@@ -10,11 +10,10 @@ use crate::units::{Bytes, Weight};
 /// An application's share, limit and promises at one server; the default is weight 1 and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AppPolicy {
-    /// Its share.
+    /// Its part, relative to the others in the same share.
     pub weight: Weight,
-    /// The applications with which it shares `weight`, which is the same for all of them; `None` if it has `weight` for
-    /// itself.
-    pub group: Option<GroupId>,
+    /// Where it stands in the tree of shares; `None` at the top.
+    pub share: Option<ShareId>,
     /// The upper limit on its rate.
     pub cap: Option<Cap>,
     /// What it is promised, by policies with deadlines; `None` for no promise.
@@ -32,7 +31,7 @@ pub struct AppPolicy {
 
 impl Default for AppPolicy {
     fn default() -> Self {
-        Self { weight: Weight::ONE, group: None, cap: None, target: None, minimum: None, latency: None, order: None }
+        Self { weight: Weight::ONE, share: None, cap: None, target: None, minimum: None, latency: None, order: None }
     }
 }
 
@@ -57,14 +56,35 @@ impl AppPolicy {
     }
 }
 
-/// A group of applications that share one weight. The driver numbers groups from 0.
+/// An inner node of the tree of shares: its weight is divided among the applications and shares in it. The driver
+/// numbers shares from 0, and uses numbers again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct GroupId(pub u32);
+pub struct ShareId(pub u32);
 
-impl GroupId {
+impl ShareId {
     /// The number as an index.
     pub const fn index(self) -> usize {
         self.0 as usize
+    }
+}
+
+/// The parameters of a share; the default is weight 1 at the top, which a share has until it is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharePolicy {
+    /// Its part, relative to the others in the same share.
+    pub weight: Weight,
+    /// The share that it is in; `None` at the top. The driver sees to it that no share is in itself.
+    pub parent: Option<ShareId>,
+}
+
+impl SharePolicy {
+    /// An application is in at most this many shares, each in the next.
+    pub const DEPTH_MAX: usize = 8;
+}
+
+impl Default for SharePolicy {
+    fn default() -> Self {
+        Self { weight: Weight::ONE, parent: None }
     }
 }
 

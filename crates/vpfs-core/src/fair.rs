@@ -10,15 +10,15 @@
 
 use alloc::vec::Vec;
 
-use crate::app_policy::{AppPolicy, GroupId};
+use crate::app_policy::{AppPolicy, ShareId, SharePolicy};
 use crate::corrections::Corrections;
 use crate::dsfq::{Ledger, Standing};
 use crate::event::{Event, EventQueue};
 use crate::heap::Heap;
 use crate::list::{List, Node};
-use crate::request::ServiceReport;
+use crate::request::{Request, ServiceReport};
 use crate::settings::Sharing;
-use crate::shares::Shares;
+use crate::shares::{Advance, Shares};
 use crate::table::Table;
 use crate::tags::{Clock, FlowTags, Head};
 use crate::units::{AppId, Bytes, RequestId, Time, VirtualTime};
@@ -37,6 +37,8 @@ pub(crate) trait Queued: Node {
 #[derive(Clone, Debug)]
 struct Flow {
     tags: FlowTags,
+    /// How it advances.
+    advance: Advance,
     queued: u32,
 }
 
@@ -60,6 +62,9 @@ pub(crate) struct FairQueue<E> {
 }
 
 impl<E: Queued> FairQueue<E> {
+    /// Of those in a share, so many notice at once that others came or left.
+    const STALE_AT_ONCE: usize = 8;
+
     pub(crate) fn new(lanes: usize) -> Self {
         Self {
             requests: Table::new(),
@@ -103,19 +108,29 @@ impl<E: Queued> FairQueue<E> {
         }
     }
 
-    /// Where `app` stands, in accounts of service elsewhere.
-    pub(crate) fn standing(&mut self, app: AppId) -> Standing {
+    /// By how much service elsewhere delays the start tag of a request that arrives, in the unit of its cost; `reported`
+    /// is its cost as other servers are told [vPFS §III-B].
+    pub(crate) fn delay(&mut self, request: &Request, reported: Bytes) -> Bytes {
+        let (ledger, standing) = self.standing(request.app);
+        ledger.arrive(request, reported, standing)
+    }
+
+    /// The accounts of service elsewhere, and where `app` stands.
+    fn standing(&mut self, app: AppId) -> (&mut Ledger, Standing<'_>) {
         self.grow(app);
+        let now = self.clock.now();
+        self.shares.expire(now);
         let flow = &self.flows[app.index()];
-        let lag = (flow.queued == 0).then(|| flow.tags.lag(self.clock.now()));
-        Standing { lag, member: self.shares.membership(app, self.clock.now()) }
+        let lag = (flow.queued == 0).then(|| flow.tags.lag(now));
+        (&mut self.ledger, Standing { lag, shares: &self.shares, now })
     }
 
     /// Charges a request to its flow: S = max(v, F of the flow's previous request + delay/φ). Returns its position.
     pub(crate) fn charge(&mut self, app: AppId, arrival: u64, [charged, delay]: [Bytes; 2]) -> u128 {
         self.grow(app);
         let earliest = self.shares.admit(app, self.clock.now(), arrival, charged);
-        self.refresh_share(app);
+        self.refresh_share(app, false);
+        self.refresh_stale();
         let flow = &mut self.flows[app.index()];
         flow.tags.delay(delay);
         if flow.queued == 0 {
@@ -141,7 +156,7 @@ impl<E: Queued> FairQueue<E> {
     pub(crate) fn remove(&mut self, lane: usize, id: RequestId) {
         let app = self.requests.get(id).app();
         self.shares.expire(self.clock.now());
-        self.refresh_share(app);
+        self.refresh_share(app, true);
         let list = self.list(app, lane);
         let was_first = self.lists[list].first() == Some(id);
         self.lists[list].remove(self.requests.nodes(), id);
@@ -218,6 +233,8 @@ impl<E: Queued> FairQueue<E> {
 
     /// A request of `app` left the queue: applies the corrections that are due now.
     pub(crate) fn settle(&mut self, app: AppId) {
+        self.shares.expire(self.clock.now());
+        self.refresh_stale();
         if !self.corrections.is_empty() {
             let due = self.corrections.take_due(app, self.oldest_arrival(app));
             self.bound_corrections(app);
@@ -269,25 +286,31 @@ impl<E: Queued> FairQueue<E> {
     }
 
     /// Other servers gave `report.app` this much service: delays its next requests [vPFS §III-B1].
-    pub(crate) fn hear(&mut self, now: Time, report: ServiceReport, standing: Standing, events: &mut EventQueue) {
-        let refund = self.ledger.hear(now, report, standing, events);
+    pub(crate) fn hear(&mut self, now: Time, report: ServiceReport, events: &mut EventQueue) {
+        let (ledger, standing) = self.standing(report.app);
+        let refund = ledger.hear(now, report, standing, events);
         self.shift(report.app, refund);
     }
 
-    /// Other servers gave this to members of `group` that have never been here.
-    pub(crate) fn hear_of_strangers(&mut self, group: GroupId, bytes: i64) {
-        let present = self.shares.present(group, self.clock.now());
-        self.ledger.hear_of_strangers(group, present, bytes);
+    /// Other servers gave this to members of `share` that have never been here.
+    pub(crate) fn hear_of_strangers(&mut self, share: ShareId, bytes: i64) {
+        self.shares.expire(self.clock.now());
+        self.ledger.hear_of_strangers(&self.shares, share, bytes);
     }
 
-    /// Sets the weight and the group of a flow.
+    /// Sets the weight of a flow, and where it stands.
     pub(crate) fn set_app(&mut self, app: AppId, policy: &AppPolicy) {
         self.grow(app);
         self.shares.set(app, policy);
         if self.queued(app) > 0 {
             self.shares.on_arrival(app, self.clock.now());
         }
-        self.refresh_share(app);
+        self.refresh_share(app, true);
+    }
+
+    /// Sets the weight of a share, and where it stands.
+    pub(crate) fn set_share(&mut self, share: ShareId, policy: Option<&SharePolicy>) {
+        self.shares.set_share(share, policy);
     }
 
     /// Moves the requests of `app` in one lane to another one, in which it has none.
@@ -335,7 +358,7 @@ impl<E: Queued> FairQueue<E> {
 
     fn grow(&mut self, app: AppId) {
         if app.index() >= self.flows.len() {
-            self.flows.resize(app.index() + 1, Flow { tags: FlowTags::NEW, queued: 0 });
+            self.flows.resize(app.index() + 1, Flow { tags: FlowTags::NEW, advance: Advance::NEW, queued: 0 });
             self.lists.resize(self.flows.len() * self.heads.len(), List::EMPTY);
         }
     }
@@ -344,20 +367,51 @@ impl<E: Queued> FairQueue<E> {
         app.index() * self.heads.len() + lane
     }
 
-    /// Recomputes the tags of the flow's queue from its head if its share has changed.
-    fn refresh_share(&mut self, app: AppId) {
-        let share = self.shares.of(app);
-        if self.flows[app.index()].tags.share() == share {
+    /// Brings the tags of the flow's queue up to date with its share. The tag of its oldest request moves, unless it
+    /// became present with that, or `keeps_oldest`.
+    fn refresh_share(&mut self, app: AppId, keeps_oldest: bool) {
+        let before = self.flows[app.index()].advance;
+        if before.version == self.shares.version() {
             return;
         }
-        let oldest = self.oldest(app);
-        let tags = &mut self.flows[app.index()].tags;
-        match oldest {
-            Some(Head { start, id, .. }) => tags.anchor(self.requests.get(id).position(), start),
-            None => tags.anchor(tags.end(), tags.finish()),
+        let (oldest, now) = (self.oldest(app), self.clock.now());
+        let advance = self.shares.advance_of(app, now);
+        let Flow { tags, advance: known, .. } = &mut self.flows[app.index()];
+        *known = advance;
+        let tag = oldest.map_or(tags.finish(), |head| head.start);
+        let keeps = keeps_oldest || tag <= now || oldest.is_some_and(|head| self.shares.is_first(app, head.arrival));
+        let moved = if keeps { tag } else { advance.moved(tag, &before) };
+        if moved == tag && advance.share == before.share {
+            return;
         }
-        tags.set_share(share);
-        self.refresh(app);
+        tags.anchor(oldest.map_or(tags.end(), |head| self.requests.get(head.id).position()), moved);
+        tags.set_share(advance.share);
+        match oldest {
+            Some(_) => self.refresh(app),
+            None => self.shares.move_finish(app, moved),
+        }
+    }
+
+    /// Does that for some of the flows whose share has changed.
+    fn refresh_stale(&mut self) {
+        for _ in 0..Self::STALE_AT_ONCE {
+            let Some(app) = self.shares.poll_stale() else { return };
+            self.refresh_share(app, false);
+        }
+    }
+
+    /// Flows that leave before the next request is due do so before it goes: others may be due sooner then. Call before
+    /// looking for the next request. O(log n), amortised over arrivals.
+    pub(crate) fn pass_departures(&mut self) {
+        while let Some(finish) = self.shares.next_departure() {
+            let first = self.heads.iter().filter_map(|heads| Some(heads.first()?.start)).min();
+            if first.is_none_or(|start| start <= finish) {
+                return;
+            }
+            self.clock.advance(finish.max(self.clock.now()));
+            self.shares.expire(finish);
+            self.refresh_stale();
+        }
     }
 
     /// Recomputes the heap keys of a flow after its tags moved.

@@ -86,7 +86,7 @@ mod totals;
 pub mod two_level;
 pub mod units;
 
-pub use app_policy::{AppPolicy, Cap, GroupId, Minimum};
+pub use app_policy::{AppPolicy, Cap, Minimum, ShareId, SharePolicy};
 pub use dsfq::SharedService;
 pub use event::{Event, EventQueue, MissCause};
 pub use fifo::Fifo;

@@ -15,7 +15,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::app_policy::{AppPolicy, Cap, GroupId};
+use crate::app_policy::{AppPolicy, Cap, ShareId, SharePolicy};
 use crate::caps::{Caps, Cost};
 use crate::dsfq::SharedService;
 use crate::engine::Engine;
@@ -52,6 +52,16 @@ pub struct Policy {
     event_capacity: usize,
     /// By application, as far as they were set; kept for the next policy.
     apps: Vec<Option<AppPolicy>>,
+    /// By share, likewise.
+    shares: Vec<Option<SharePolicy>>,
+    cluster: Cluster,
+}
+
+/// What the next policy has to know.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    apps: &'a [Option<AppPolicy>],
+    shares: &'a [Option<SharePolicy>],
     cluster: Cluster,
 }
 
@@ -118,6 +128,7 @@ impl Policy {
             settings: settings.clone(),
             event_capacity,
             apps: Vec::new(),
+            shares: Vec::new(),
             cluster: Cluster { reach: Reach::ALONE, clock_ahead_ns: 0 },
         };
         policy.open(Time::ZERO);
@@ -165,11 +176,12 @@ impl Policy {
     /// input. O(n log n) in requests in use if the policy or a slot cost changes, otherwise O(1).
     pub fn reconfigure(&mut self, now: Time, settings: &Settings) {
         let before = core::mem::replace(&mut self.settings, settings.clone());
-        reconfigure(&mut self.data, now, &before, settings, (&self.apps, self.cluster));
-        self.open(now);
+        let known = Known { apps: &self.apps, shares: &self.shares, cluster: self.cluster };
+        reconfigure(&mut self.data, now, &before, settings, known);
         if let Some(metadata) = &mut self.metadata {
-            reconfigure(metadata, now, &before.of_metadata(), &settings.of_metadata(), (&self.apps, self.cluster));
+            reconfigure(metadata, now, &before.of_metadata(), &settings.of_metadata(), known);
         }
+        self.open(now);
     }
 
     /// Sets how many of the servers that share totals can be reached; [`Reach::ALONE`] until then. O(applications).
@@ -233,7 +245,8 @@ impl Policy {
     fn open(&mut self, now: Time) {
         if self.is_open() && self.metadata.is_none() {
             let mut engine = self.settings.of_metadata().engine(self.event_capacity);
-            apply((&self.apps, self.cluster), now, engine.as_mut());
+            let known = Known { apps: &self.apps, shares: &self.shares, cluster: self.cluster };
+            known.apply(now, engine.as_mut());
             self.metadata = Some(engine);
         }
     }
@@ -326,15 +339,22 @@ impl Policy {
     }
 }
 
-/// Sets the parameters of applications, and what is known of the cluster, at `engine`, which is new.
-fn apply((apps, cluster): (&[Option<AppPolicy>], Cluster), now: Time, engine: &mut dyn Engine) {
-    if let Some(totals) = engine.totals() {
-        totals.set_reach(now, cluster.reach);
-    }
-    engine.set_clock(cluster.clock_ahead_ns);
-    for (app, policy) in (0..).map(AppId).zip(apps) {
-        if let Some(policy) = policy {
-            engine.set_app(now, app, policy);
+impl Known<'_> {
+    /// Tells it to `engine`, which is new.
+    fn apply(self, now: Time, engine: &mut dyn Engine) {
+        if let Some(totals) = engine.totals() {
+            totals.set_reach(now, self.cluster.reach);
+        }
+        engine.set_clock(self.cluster.clock_ahead_ns);
+        for (share, policy) in (0..).map(ShareId).zip(self.shares) {
+            if let Some(policy) = policy {
+                engine.set_share(now, share, Some(policy));
+            }
+        }
+        for (app, policy) in (0..).map(AppId).zip(self.apps) {
+            if let Some(policy) = policy {
+                engine.set_app(now, app, policy);
+            }
         }
     }
 }
@@ -347,18 +367,12 @@ impl Settings {
 }
 
 /// Changes `engine` to other settings, or replaces it if they require another engine.
-fn reconfigure(
-    engine: &mut Box<dyn Engine>,
-    now: Time,
-    before: &Settings,
-    settings: &Settings,
-    known: (&[Option<AppPolicy>], Cluster),
-) {
+fn reconfigure(engine: &mut Box<dyn Engine>, now: Time, before: &Settings, settings: &Settings, known: Known<'_>) {
     if engine.reconfigure(now, before, settings) {
         return;
     }
     let mut next = settings.engine(0);
-    apply(known, now, next.as_mut());
+    known.apply(now, next.as_mut());
     let handover = core::mem::replace(engine, next).hand_over();
     engine.take_over(now, handover);
 }
@@ -444,6 +458,14 @@ impl Scheduler for Policy {
         self.set_cap(now, app, policy.cap);
     }
 
+    fn set_share(&mut self, now: Time, share: ShareId, policy: Option<&SharePolicy>) {
+        if share.index() >= self.shares.len() {
+            self.shares.resize(share.index() + 1, None);
+        }
+        self.shares[share.index()] = policy.copied();
+        self.engines_mut().for_each(|engine| engine.set_share(now, share, policy));
+    }
+
     fn queued(&self) -> usize {
         self.caps.len() + self.engines().map(|engine| engine.queued()).sum::<usize>()
     }
@@ -492,9 +514,9 @@ impl SharedService for Policy {
         }
     }
 
-    fn handle_strangers(&mut self, now: Time, group: GroupId, class: ServiceClass, bytes: i64) {
+    fn handle_strangers(&mut self, now: Time, share: ShareId, class: ServiceClass, bytes: i64) {
         if let Some(shared) = self.queue_of(class).shared() {
-            shared.handle_strangers(now, group, class, bytes);
+            shared.handle_strangers(now, share, class, bytes);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The trait that all policies implement. The crate documentation states the contract for driving it.
 
-use crate::app_policy::AppPolicy;
+use crate::app_policy::{AppPolicy, ShareId, SharePolicy};
 use crate::event::Event;
 use crate::request::{Dispatch, Request};
 use crate::units::{AppId, Bytes, RequestId, Time};
@@ -51,6 +51,10 @@ pub trait Scheduler: Send {
     /// Sets all parameters of an application: its weight also for requests that are already queued. Of the others, a
     /// policy applies those that it knows and ignores the rest. An application has [`AppPolicy::default`] until then.
     fn set_app(&mut self, now: Time, app: AppId, policy: &AppPolicy);
+
+    /// Sets all parameters of a share, or, with `None`, says that nothing stands in it any more, so that its number may
+    /// be used again. Set a share before the one that is in it. Policies without weights ignore it.
+    fn set_share(&mut self, _now: Time, _share: ShareId, _policy: Option<&SharePolicy>) {}
 
     /// Requests queued, not yet dispatched.
     fn queued(&self) -> usize;

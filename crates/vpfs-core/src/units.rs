@@ -127,7 +127,7 @@ impl Objects {
     }
 }
 
-/// The relative share of an application, φ in the papers. Only ratios matter; never zero.
+/// The weight of an application or a share among those beside it, φ in the papers. Only ratios matter; never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Weight(NonZeroU32);
 
@@ -174,20 +174,31 @@ impl VirtualTime {
 
     /// [`VirtualTime::of`] for a sum of costs, below 2¹⁰⁸ bytes.
     pub const fn of_total(bytes: u128, weight: Weight) -> Self {
+        Self::of_ratio(bytes, weight.get() as u64)
+    }
+
+    /// The virtual time of bytes/φ, for a φ that is a ratio: `bytes` are already multiplied by its denominator, and are
+    /// below 2¹⁰⁸.
+    pub(crate) const fn of_ratio(bytes: u128, numerator: u64) -> Self {
         // A 128-bit division costs several times a 64-bit one, and nearly every sum fits.
         if bytes >> (64 - Self::FRACTION_BITS) == 0 {
             #[expect(clippy::cast_possible_truncation, reason = "just checked to fit")]
             let scaled = (bytes as u64) << Self::FRACTION_BITS;
-            Self((scaled / weight.get() as u64) as u128)
+            Self((scaled / numerator) as u128)
         } else {
-            Self((bytes << Self::FRACTION_BITS) / weight.get() as u128)
+            Self((bytes << Self::FRACTION_BITS) / numerator as u128)
         }
     }
 
     /// The service, in bytes, that an application of `weight` gets in this virtual time, rounded down; at most
     /// [`u64::MAX`]. The inverse of [`VirtualTime::of`].
     pub const fn service(self, weight: Weight) -> Bytes {
-        let bytes = self.0.saturating_mul(weight.get() as u128) >> Self::FRACTION_BITS;
+        self.service_of_ratio(weight.get() as u64, 1)
+    }
+
+    /// The same for a φ that is a ratio.
+    pub(crate) const fn service_of_ratio(self, numerator: u64, denominator: u64) -> Bytes {
+        let bytes = (self.0.saturating_mul(numerator as u128) >> Self::FRACTION_BITS) / denominator as u128;
         #[expect(clippy::cast_possible_truncation, reason = "just limited to fit")]
         Bytes(if bytes > u64::MAX as u128 { u64::MAX } else { bytes as u64 })
     }
@@ -195,6 +206,14 @@ impl VirtualTime {
     /// The difference to an earlier tag, zero if that tag is later.
     pub const fn saturating_sub(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))
+    }
+
+    pub(crate) const fn from_raw(raw: u128) -> Self {
+        Self(raw)
+    }
+
+    pub(crate) const fn raw(self) -> u128 {
+        self.0
     }
 }
 

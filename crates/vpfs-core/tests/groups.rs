@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::{depth, weight};
 use vpfs_core::{
-    AppId, AppPolicy, Bytes, Deadlines, GroupId, OpKind, Policy, PolicyKind, Request, RequestId, Scheduler, Settings,
+    AppId, AppPolicy, Bytes, Deadlines, OpKind, Policy, PolicyKind, Request, RequestId, Scheduler, Settings, ShareId,
     SlotCostTable, Time, Weight,
 };
 
@@ -49,8 +49,8 @@ impl Disk {
         }
     }
 
-    fn join(&mut self, members: u32, group: Option<GroupId>) {
-        let policy = AppPolicy { group, ..AppPolicy::weighted(Weight::ONE) };
+    fn join(&mut self, members: u32, share: Option<ShareId>) {
+        let policy = AppPolicy { share, ..AppPolicy::weighted(Weight::ONE) };
         (0..members).for_each(|number| self.scheduler.set_app(self.now, member(number), &policy));
     }
 
@@ -101,9 +101,9 @@ impl Disk {
 }
 
 /// The ratio while the named application and 20 others always have requests queued.
-fn twenty(kind: PolicyKind, group: Option<GroupId>) -> (f64, Disk) {
+fn twenty(kind: PolicyKind, share: Option<ShareId>) -> (f64, Disk) {
     let mut disk = Disk::new(kind);
-    disk.join(20, group);
+    disk.join(20, share);
     disk.start(40, NAMED, Bytes::mib(1));
     (0..20).for_each(|number| disk.start(4, member(number), Bytes::mib(1)));
     disk.run(10, |app| app);
@@ -120,7 +120,7 @@ fn assert_near(got: f64, wanted: f64, tolerance: f64, what: &str) {
 #[test]
 fn twenty_members_of_a_group_have_one_weight() {
     for kind in WEIGHTED {
-        let (together, disk) = twenty(kind, Some(GroupId(0)));
+        let (together, disk) = twenty(kind, Some(ShareId(0)));
         assert_near(together, 4.0, 0.05, kind.name());
         let members = disk.served.values().sum::<u64>() - disk.served[&NAMED];
         for number in 0..20 {
@@ -146,7 +146,7 @@ fn names_that_take_turns_have_one_weight() {
                 continue;
             }
             let mut disk = Disk::new(kind);
-            disk.join(names, Some(GroupId(0)));
+            disk.join(names, Some(ShareId(0)));
             disk.start(40, NAMED, Bytes::mib(1));
             (0..at_once).for_each(|number| disk.start(1, member(number), Bytes::mib(1)));
             let mut last = at_once;
@@ -174,7 +174,7 @@ fn names_that_take_turns_have_one_weight() {
 fn a_member_with_large_requests_gets_no_more_than_others() {
     for kind in [PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::TwoLevel] {
         let mut disk = Disk::new(kind);
-        disk.join(2, Some(GroupId(0)));
+        disk.join(2, Some(ShareId(0)));
         disk.start(40, NAMED, Bytes::mib(1));
         disk.start(20, member(0), Bytes::mib(4));
         disk.start(80, member(1), Bytes::kib(64));
@@ -187,16 +187,16 @@ fn a_member_with_large_requests_gets_no_more_than_others() {
 /// A member that waits for each of its small requests keeps its speed beside a bulk member of the same group.
 #[test]
 fn an_interactive_member_is_protected_from_a_bulk_one() {
-    let small = |group| {
+    let small = |share| {
         let mut disk = Disk::new(PolicyKind::Isolation);
-        disk.join(2, group);
+        disk.join(2, share);
         disk.start(1, member(0), Bytes::kib(4));
         disk.start(40, member(1), Bytes::mib(1));
         disk.run(10, |app| app);
         disk.run(30, |app| app);
         disk.served[&member(0)] as f64
     };
-    assert_near(small(Some(GroupId(0))), small(None), 0.01, "as without a group");
+    assert_near(small(Some(ShareId(0))), small(None), 0.01, "as without a group");
 }
 
 /// The part of members that leave goes to those that stay, and two groups have two weights.
@@ -204,7 +204,7 @@ fn an_interactive_member_is_protected_from_a_bulk_one() {
 fn a_weight_is_divided_among_those_present() {
     for kind in [PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::TwoLevel] {
         let mut disk = Disk::new(kind);
-        disk.join(20, Some(GroupId(0)));
+        disk.join(20, Some(ShareId(0)));
         disk.start(40, NAMED, Bytes::mib(1));
         (0..20).for_each(|number| disk.start(4, member(number), Bytes::mib(1)));
         // Nineteen leave: their requests are replaced by some of the named application.
@@ -213,7 +213,7 @@ fn a_weight_is_divided_among_those_present() {
         disk.run(30, &mut stay);
         assert_near(disk.ratio(), 4.0, 0.05, kind.name());
         // One that comes back, in another group.
-        let other = AppPolicy { group: Some(GroupId(1)), ..AppPolicy::weighted(Weight::ONE) };
+        let other = AppPolicy { share: Some(ShareId(1)), ..AppPolicy::weighted(Weight::ONE) };
         disk.scheduler.set_app(disk.now, member(1), &other);
         disk.start(4, member(1), Bytes::mib(1));
         disk.run(30, |app| app);
@@ -226,7 +226,7 @@ fn a_weight_is_divided_among_those_present() {
 fn groups_change_while_requests_are_queued() {
     for kind in WEIGHTED {
         let (_, mut disk) = twenty(kind, None);
-        disk.join(20, Some(GroupId(0)));
+        disk.join(20, Some(ShareId(0)));
         disk.run(10, |app| app);
         disk.run(60, |app| app);
         assert_near(disk.ratio(), 4.0, 0.05, kind.name());
@@ -234,7 +234,7 @@ fn groups_change_while_requests_are_queued() {
         disk.run(10, |app| app);
         disk.run(60, |app| app);
         assert!(disk.ratio() < 0.22, "{}: {}", kind.name(), disk.ratio());
-        disk.join(20, Some(GroupId(1)));
+        disk.join(20, Some(ShareId(1)));
         disk.run(10, |app| app);
         disk.run(60, |app| app);
         assert_near(disk.ratio(), 4.0, 0.05, kind.name());
@@ -244,7 +244,7 @@ fn groups_change_while_requests_are_queued() {
 /// A new policy gets the groups, too.
 #[test]
 fn groups_survive_a_change_of_the_policy() {
-    let (_, mut disk) = twenty(PolicyKind::Fifo, Some(GroupId(0)));
+    let (_, mut disk) = twenty(PolicyKind::Fifo, Some(ShareId(0)));
     let settings = Settings::new(PolicyKind::SfqDPlus, depth(8), SlotCostTable::default());
     disk.scheduler.reconfigure(disk.now, &settings);
     disk.run(10, |app| app);

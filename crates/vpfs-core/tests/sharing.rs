@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use vpfs_core::dsfq::PENDING_MAX;
 use vpfs_core::testing::{Op, Runner};
 use vpfs_core::{
-    AppId, AppPolicy, Bytes, Event, GroupId, OpKind, Request, RequestId, Scheduler, ServiceClass, ServiceReport, Sfq,
+    AppId, AppPolicy, Bytes, Event, OpKind, Request, RequestId, Scheduler, ServiceClass, ServiceReport, Sfq, ShareId,
     SharedService, Sharing, SharingMode, SlotCostTable, Time,
 };
 
@@ -172,11 +172,11 @@ fn asymmetric(mode: SharingMode, striped: bool, ratio: u32, delivery: Duration) 
 }
 
 /// App 1 at server 0 beside app 2, while app 3 uses server 1; returns how much app 1 gets of server 0.
-fn one_name_for_each_server(group: Option<GroupId>) -> f64 {
+fn one_name_for_each_server(share: Option<ShareId>) -> f64 {
     let mut cluster = Cluster::new(2, sharing(SharingMode::Threshold), Duration::from_millis(1));
     cluster.set_weight(1, 1);
     for (server, app) in [(0, 2), (1, 2), (0, 3), (1, 3)] {
-        let policy = AppPolicy { group, ..AppPolicy::weighted(weight(1)) };
+        let policy = AppPolicy { share, ..AppPolicy::weighted(weight(1)) };
         cluster.servers[server].set_app(Time::ZERO, AppId(app), &policy);
     }
     cluster.start(32, 1, 0..1, false);
@@ -195,7 +195,7 @@ fn one_name_for_each_server(group: Option<GroupId>) -> f64 {
 fn service_of_all_members_counts_for_their_group() {
     let separate = one_name_for_each_server(None);
     assert!((separate - 0.5).abs() < 0.02, "{separate}");
-    let together = one_name_for_each_server(Some(GroupId(0)));
+    let together = one_name_for_each_server(Some(ShareId(0)));
     assert!(together > 0.95, "{together}");
 }
 

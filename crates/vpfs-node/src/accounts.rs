@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use vpfs_core::{AppId, AppPolicy, OpKind, Rule, Time};
+use vpfs_core::{AppId, AppPolicy, OpKind, Rule, ShareId, SharePolicy, Time};
 
 use crate::arrival::Served;
 use crate::in_storage::{Alike, Departures, Leaving};
@@ -194,6 +194,10 @@ impl Accounts {
     pub(crate) fn set_policy(&mut self, now: Time, app: AppId, policy: &AppPolicy) {
         self.parts.set_policy(now, app, policy);
         self.account(app).policy = *policy;
+    }
+
+    pub(crate) fn set_share(&mut self, now: Time, share: ShareId, policy: SharePolicy) {
+        self.parts.set_share(now, share, policy);
     }
 
     pub(crate) fn on_enqueue(&mut self, now: Time, app: AppId, op: OpKind) {

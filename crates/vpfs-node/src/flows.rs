@@ -3,28 +3,30 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use vpfs_core::{AppId, GroupId, Time};
+use vpfs_core::{AppId, ShareId, Time};
 
 use crate::coordination::FlowKey;
+use crate::places::{NamedShare, Places};
 
-/// What servers call an application in their reports to each other: the same at all of them.
+/// What servers call an application in their reports to each other, the same at all of them, and where it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AppName<'a> {
     /// Its own name.
     pub name: &'a str,
-    /// That of its group, if it shares the weight of one. No application has such a name.
-    pub group: Option<&'a str>,
+    /// The share that it is in, with the weight that that has if the driver does not declare it.
+    pub share: Option<NamedShare<'a>>,
 }
 
 impl<'a> From<&'a str> for AppName<'a> {
+    /// At the top.
     fn from(name: &'a str) -> Self {
-        Self { name, group: None }
+        Self { name, share: None }
     }
 }
 
 impl AppName<'_> {
     fn key(self) -> FlowKey {
-        self.group.map_or_else(|| FlowKey::of(self.name), |group| FlowKey::of_member(group, self.name))
+        self.share.map_or_else(|| FlowKey::of(self.name), |share| FlowKey::of_member(share.path, self.name))
     }
 }
 
@@ -33,10 +35,7 @@ impl AppName<'_> {
 pub(crate) struct Flows {
     flows: Vec<Flow>,
     by_key: HashMap<FlowKey, AppId>,
-    /// By name.
-    groups: HashMap<String, GroupId>,
-    /// By the half of the keys of their members that is the same.
-    by_half: HashMap<u32, GroupId>,
+    pub(crate) places: Places,
     /// When to check whether an application has left; one entry for each that has had requests since it left. A request
     /// moves no entry: when an entry is due and the application was active in the meantime, the entry is put back.
     looks: BTreeSet<(Time, AppId)>,
@@ -45,6 +44,7 @@ pub(crate) struct Flows {
 #[derive(Clone, Copy, Debug, Default)]
 struct Flow {
     key: Option<FlowKey>,
+    share: Option<ShareId>,
     /// Requests queued or dispatched.
     pending: u32,
     /// When the latest request ended.
@@ -58,20 +58,18 @@ impl Flows {
     /// applications: leaving and coming back costs a message to every peer.
     const IDLE: Duration = Duration::from_secs(600);
 
-    /// Names an application; returns the number of its group, which keeps it.
-    pub(crate) fn name(&mut self, app: AppId, name: AppName<'_>) -> Option<GroupId> {
+    /// Names an application; returns where it stands. The one before it may be gone then.
+    pub(crate) fn name(&mut self, app: AppId, name: AppName<'_>) -> Option<ShareId> {
         let key = name.key();
-        let group = name.group.map(|group| {
-            let next = GroupId(u32::try_from(self.groups.len()).expect("no more groups than applications"));
-            *self.groups.entry(group.to_owned()).or_insert(next)
-        });
-        self.by_half.extend(group.map(|group| (key.group_half(), group)));
-        let before = self.flow(app).key.replace(key);
+        let share = name.share.and_then(|NamedShare { path, weight }| self.places.enter(path, weight));
+        let flow = self.flow(app);
+        let (before, left) = (flow.key.replace(key), std::mem::replace(&mut flow.share, share));
+        left.into_iter().for_each(|left| self.places.leave(left));
         if let Some(before) = before.filter(|before| *before != key && self.by_key.get(before) == Some(&app)) {
             self.by_key.remove(&before);
         }
         self.by_key.insert(key, app);
-        group
+        share
     }
 
     pub(crate) fn key(&self, app: AppId) -> Option<FlowKey> {
@@ -81,11 +79,6 @@ impl Flows {
     /// The application with this key.
     pub(crate) fn app(&self, key: FlowKey) -> Option<AppId> {
         self.by_key.get(&key).copied()
-    }
-
-    /// The group of which an application with this key is a member, also if it has never been here.
-    pub(crate) fn group(&self, key: FlowKey) -> Option<GroupId> {
-        self.by_half.get(&key.group_half()).copied()
     }
 
     /// A request arrived. O(1) except for the first one.

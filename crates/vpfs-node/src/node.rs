@@ -15,6 +15,7 @@ use crate::costs::{Cost, Costs};
 use crate::event::Event;
 use crate::flows::{AppName, Flows};
 use crate::peers::{PeerService, PeerSettings, Peers};
+use crate::places::NamedShare;
 use crate::requests::{Entry, RequestKey, Requests, State};
 use crate::snapshot::{AppSnapshot, Snapshot};
 
@@ -117,20 +118,42 @@ impl<W> Node<W> {
         self.find_peers(now);
     }
 
-    /// Sets an application's weight, cap, promises and order, and the names of it and its group, under which servers
-    /// report service to each other. The group has the number that belongs to its name; the order is that of the
-    /// name, unless there is one.
+    /// Sets an application's weight, cap, promises and order, where it stands in the tree of shares, and its name, under
+    /// which servers report service to each other. Its share has the number that belongs to its path; the order is that
+    /// of the name, unless there is one.
     pub fn set_app<'a>(&mut self, now: Time, app: AppId, name: impl Into<AppName<'a>>, policy: &AppPolicy) {
         let name = name.into();
-        let group = self.flows.name(app, name);
-        let policy = AppPolicy { group, order: policy.order.or(Some(order_of(name.name))), ..*policy };
+        let share = self.flows.name(app, name);
+        self.tell_shares(now);
+        let policy = AppPolicy { share, order: policy.order.or(Some(order_of(name.name))), ..*policy };
         self.scheduler.set_app(now, app, &policy);
         self.accounts.set_policy(now, app, &policy);
         for kind in TotalKind::ALL {
             self.sums.remove(&(app, kind));
         }
         self.sums.extend(policy.totals().map(|(kind, rate)| ((app, kind), rate)));
+        self.forget_shares(now);
         self.find_peers(now);
+    }
+
+    /// Declares exactly these shares. Others exist while an application is in them. O(shares).
+    pub fn set_shares<'a>(&mut self, now: Time, declared: impl IntoIterator<Item = NamedShare<'a>>) {
+        self.flows.places.declare(declared.into_iter());
+        self.tell_shares(now);
+        self.forget_shares(now);
+    }
+
+    fn tell_shares(&mut self, now: Time) {
+        while let Some((share, policy)) = self.flows.places.poll_changed() {
+            self.scheduler.set_share(now, share, Some(&policy));
+            self.accounts.set_share(now, share, policy);
+        }
+    }
+
+    fn forget_shares(&mut self, now: Time) {
+        while let Some(share) = self.flows.places.poll_gone() {
+            self.scheduler.set_share(now, share, None);
+        }
     }
 
     /// Coordinates with peers from the moment at which shares or totals hold over servers, and no longer than that.
@@ -364,7 +387,8 @@ impl<W> Node<W> {
     pub fn snapshot(&self, now: Time) -> Snapshot {
         let app = |(app, account): (AppId, &AppAccount)| {
             let (due, got) = self.accounts.parts_of(now, app);
-            AppSnapshot { app, account: account.clone(), due, got, peers: self.peer_service(app) }
+            let shares = self.flows.places.way_to(account.policy.share);
+            AppSnapshot { app, shares, account: account.clone(), due, got, peers: self.peer_service(app) }
         };
         Snapshot {
             at: now,

@@ -1,16 +1,18 @@
 //! Which part of the storage's time was due to each application, and which part it got.
 //!
-//! An application is *present* while any of its requests waits or is in the storage. At each moment it is *due* its
-//! weight's part of the sum of the weights of those present, divided among present members where it shares the weight;
-//! and it *gets* the part of the requests in the storage that are its own. Both are summed over time, so rates of these
-//! sums are mean parts. What all got together is the time in which anything was in the storage.
+//! An application is *present* while any of its requests waits or is in the storage, and a share while any application
+//! in it is. At each moment an application is *due* its weight's part of the sum of the weights present beside it, of
+//! what its share is due in the same way; and it *gets* the part of the requests in the storage that are its own. Both
+//! are summed over time, so rates of these sums are mean parts. What all got together is the time in which anything was
+//! in the storage.
 //!
-//! Nothing is done for each application when time passes: two clocks run at the rate of what one unit of weight is due,
-//! and of what one request gets, and an application that changes notes by how much they advanced. O(1) for each input.
+//! Nothing is done for each application when time passes: clocks run at the rate of what one request gets, and of what
+//! one unit of weight is due, at the top and in each share, and an application that changes notes by how much they
+//! advanced. O(depth) for an input with which an application comes or goes, O(1) for others.
 
 use std::time::Duration;
 
-use vpfs_core::{AppId, AppPolicy, GroupId, Time};
+use vpfs_core::{AppId, AppPolicy, ShareId, SharePolicy, Time};
 
 /// Clocks count nanoseconds in parts of this many, so that nothing is lost by rounding.
 const FRACTION: u32 = 16;
@@ -23,17 +25,16 @@ type Passed = u128;
 pub(crate) struct PartsOfTime {
     clocks: Clocks,
     apps: Vec<App>,
-    /// By group: the weight that its members share.
-    groups: Vec<Weight>,
+    shares: Vec<Share>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Clocks {
     latest: Time,
-    /// The sum of weights that anybody is present for.
+    /// The sum of the weights present at the top.
     weights: u64,
     outstanding: u64,
-    /// What a unit of weight was due.
+    /// What a unit of weight was due there.
     by_weight: Passed,
     /// What a request in the storage got.
     by_request: Passed,
@@ -56,43 +57,46 @@ impl Clocks {
     }
 }
 
-/// A weight that one application has, or the members of a group.
 #[derive(Clone, Copy, Debug, Default)]
-struct Weight {
-    value: u32,
-    /// Those present.
-    members: u32,
-    /// The clock when `by_member` was right.
+struct Share {
+    policy: SharePolicy,
+    /// The sum of the weights present in it.
+    weights: u64,
+    /// The clock of what it is in when `by_weight` was right.
     seen: Passed,
-    /// What one of them was due.
-    by_member: Passed,
+    /// What a unit of weight in it was due.
+    by_weight: Passed,
 }
 
-impl Weight {
-    fn at(mut self, clock: Passed) -> Self {
-        if self.members > 0 {
-            self.by_member += (clock - self.seen) * u128::from(self.value) / u128::from(self.members);
+impl Share {
+    /// When the clock of what it is in is at `outer`.
+    fn at(mut self, outer: Passed) -> Self {
+        if self.weights > 0 {
+            self.by_weight += (outer - self.seen) * Passed::from(self.policy.weight.get()) / Passed::from(self.weights);
         }
-        self.seen = clock;
+        self.seen = outer;
         self
     }
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct App {
-    group: Option<GroupId>,
-    /// Its own weight, if it has no group.
-    weight: Weight,
+    weight: u32,
+    share: Option<ShareId>,
     /// Requests that wait or are in the storage,
     present: u32,
     /// and those in the storage.
     outstanding: u32,
-    /// What a member of its weight was due when it became present, ...
+    /// What a unit of its weight was due when it became present, ...
     since: Passed,
     /// ... and what a request got when `outstanding` changed.
     seen: Passed,
     due: Passed,
     got: Passed,
+}
+
+impl App {
+    const NEW: Self = Self { weight: 1, share: None, present: 0, outstanding: 0, since: 0, seen: 0, due: 0, got: 0 };
 }
 
 impl PartsOfTime {
@@ -101,24 +105,25 @@ impl PartsOfTime {
         if was_present {
             self.leave(now, app);
         }
-        self.apps[app.index()].group = policy.group;
-        if let Some(group) = policy.group
-            && group.index() >= self.groups.len()
-        {
-            self.groups.resize(group.index() + 1, Weight::default());
-        }
-        let by_weight = self.clocks.at(now).by_weight;
-        let weight = self.weight(app);
-        // Other members may be present with the weight of before; it is the same for all from now on.
-        let (before, members) = (weight.value, weight.members);
-        *weight = Weight { value: policy.weight.get(), ..weight.at(by_weight) };
-        if members > 0 {
-            self.clocks = self.clocks.at(now);
-            self.clocks.weights += u64::from(policy.weight.get());
-            self.clocks.weights -= u64::from(before);
-        }
+        let found = &mut self.apps[app.index()];
+        (found.weight, found.share) = (policy.weight.get(), policy.share);
+        policy.share.into_iter().for_each(|share| _ = self.share(share));
         if was_present {
             self.join(now, app);
+        }
+    }
+
+    pub(crate) fn set_share(&mut self, now: Time, share: ShareId, policy: SharePolicy) {
+        policy.parent.into_iter().for_each(|parent| _ = self.share(parent));
+        let Share { policy: before, weights, .. } = *self.share(share);
+        self.advance(now, Some(share));
+        if weights > 0 {
+            self.exit(before.parent, before.weight.get());
+        }
+        self.shares[share.index()].policy = policy;
+        self.shares[share.index()].seen = self.advance(now, policy.parent);
+        if weights > 0 {
+            self.enter(policy.parent, policy.weight.get());
         }
     }
 
@@ -154,8 +159,8 @@ impl PartsOfTime {
     pub(crate) fn of(&self, now: Time, app: AppId) -> (Duration, Duration) {
         let Some(found) = self.apps.get(app.index()) else { return Default::default() };
         let clocks = self.clocks.at(now);
-        let weight = found.group.map_or(found.weight, |group| self.groups[group.index()]).at(clocks.by_weight);
-        let due = if found.present > 0 { weight.by_member - found.since } else { 0 };
+        let due = if found.present > 0 { self.clock(&clocks, found.share) - found.since } else { 0 };
+        let due = due * Passed::from(found.weight);
         let got = (clocks.by_request - found.seen) * u128::from(found.outstanding);
         (duration(found.due + due), duration(found.got + got))
     }
@@ -166,30 +171,59 @@ impl PartsOfTime {
     }
 
     fn join(&mut self, now: Time, app: AppId) {
-        self.clocks = self.clocks.at(now);
-        let clock = self.clocks.by_weight;
-        let weight = self.weight(app);
-        *weight = weight.at(clock);
-        weight.members += 1;
-        let (value, members, by_member) = (weight.value, weight.members, weight.by_member);
-        if members == 1 {
-            self.clocks.weights += u64::from(value);
-        }
-        self.apps[app.index()].since = by_member;
+        let App { weight, share, .. } = self.apps[app.index()];
+        self.apps[app.index()].since = self.advance(now, share);
+        self.enter(share, weight);
     }
 
     fn leave(&mut self, now: Time, app: AppId) {
-        self.clocks = self.clocks.at(now);
-        let clock = self.clocks.by_weight;
-        let weight = self.weight(app);
-        *weight = weight.at(clock);
-        weight.members -= 1;
-        let (value, members, by_member) = (weight.value, weight.members, weight.by_member);
-        if members == 0 {
-            self.clocks.weights -= u64::from(value);
-        }
+        let App { weight, share, .. } = self.apps[app.index()];
+        let clock = self.advance(now, share);
+        self.exit(share, weight);
         let found = &mut self.apps[app.index()];
-        found.due += by_member - found.since;
+        found.due += (clock - found.since) * Passed::from(weight);
+    }
+
+    /// What a unit of weight in `share`, or at the top, was due. O(depth).
+    fn clock(&self, clocks: &Clocks, share: Option<ShareId>) -> Passed {
+        let Some(share) = share else { return clocks.by_weight };
+        let share = self.shares[share.index()];
+        share.at(self.clock(clocks, share.policy.parent)).by_weight
+    }
+
+    /// The same, and sets all clocks on the way to the top: then the weights that are present may change.
+    fn advance(&mut self, now: Time, share: Option<ShareId>) -> Passed {
+        let Some(share) = share else {
+            self.clocks = self.clocks.at(now);
+            return self.clocks.by_weight;
+        };
+        let outer = self.advance(now, self.shares[share.index()].policy.parent);
+        let share = &mut self.shares[share.index()];
+        *share = share.at(outer);
+        share.by_weight
+    }
+
+    /// Something of this weight is present in `share`, and with it `share` in what it is in, and so on.
+    fn enter(&mut self, share: Option<ShareId>, weight: u32) {
+        let weights = self.weights(share);
+        *weights += u64::from(weight);
+        if let Some(share) = share.filter(|_| *weights == u64::from(weight)) {
+            let SharePolicy { weight, parent } = self.shares[share.index()].policy;
+            self.enter(parent, weight.get());
+        }
+    }
+
+    fn exit(&mut self, share: Option<ShareId>, weight: u32) {
+        let weights = self.weights(share);
+        *weights -= u64::from(weight);
+        if let Some(share) = share.filter(|_| *weights == 0) {
+            let SharePolicy { weight, parent } = self.shares[share.index()].policy;
+            self.exit(parent, weight.get());
+        }
+    }
+
+    fn weights(&mut self, share: Option<ShareId>) -> &mut u64 {
+        share.map_or(&mut self.clocks.weights, |share| &mut self.shares[share.index()].weights)
     }
 
     /// Adds what it got since its requests in the storage changed.
@@ -203,18 +237,16 @@ impl PartsOfTime {
 
     fn app(&mut self, app: AppId) -> &mut App {
         if app.index() >= self.apps.len() {
-            let weight = Weight { value: AppPolicy::default().weight.get(), ..Weight::default() };
-            self.apps.resize(app.index() + 1, App { weight, ..App::default() });
+            self.apps.resize(app.index() + 1, App::NEW);
         }
         &mut self.apps[app.index()]
     }
 
-    fn weight(&mut self, app: AppId) -> &mut Weight {
-        let found = &mut self.apps[app.index()];
-        match found.group {
-            Some(group) => &mut self.groups[group.index()],
-            None => &mut found.weight,
+    fn share(&mut self, share: ShareId) -> &mut Share {
+        if share.index() >= self.shares.len() {
+            self.shares.resize(share.index() + 1, Share::default());
         }
+        &mut self.shares[share.index()]
     }
 }
 
@@ -224,6 +256,8 @@ fn duration(passed: Passed) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use vpfs_core::Weight;
+
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
@@ -231,9 +265,12 @@ mod tests {
     const B: AppId = AppId(1);
     const C: AppId = AppId(2);
 
-    fn weighted(weight: u32, group: Option<u32>) -> AppPolicy {
-        let weight = vpfs_core::Weight::new(weight).expect("not zero");
-        AppPolicy { group: group.map(GroupId), ..AppPolicy::weighted(weight) }
+    fn weight(weight: u32) -> Weight {
+        Weight::new(weight).expect("not zero")
+    }
+
+    fn weighted(value: u32, share: Option<u32>) -> AppPolicy {
+        AppPolicy { share: share.map(ShareId), ..AppPolicy::weighted(weight(value)) }
     }
 
     fn ms(parts: &PartsOfTime, now: u64, app: AppId) -> (u128, u128) {
@@ -264,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn members_of_a_group_divide_its_weight_and_a_changed_weight_counts_from_then_on() {
+    fn those_in_a_share_divide_its_weight_and_a_changed_weight_counts_from_then_on() {
         let (mut parts, at) = (PartsOfTime::default(), Time::from_millis);
         parts.set_policy(at(0), A, &weighted(1, None));
         parts.set_policy(at(0), B, &weighted(1, Some(0)));
@@ -273,10 +310,25 @@ mod tests {
         assert_eq!([A, B, C].map(|app| ms(&parts, 400, app).0), [200, 100, 100]);
         parts.on_gone(at(400), C, true);
         assert_eq!([A, B, C].map(|app| ms(&parts, 800, app).0), [400, 300, 100]);
-        for app in [B, C] {
-            parts.set_policy(at(800), app, &weighted(3, Some(0)));
-        }
+        parts.set_share(at(800), ShareId(0), SharePolicy { weight: weight(3), parent: None });
         assert_eq!([A, B, C].map(|app| ms(&parts, 1200, app).0), [500, 600, 100]);
         assert_eq!(parts.busy(at(1200)), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_nobody_in_a_share_is_there_for_is_due_beside_it() {
+        let (mut parts, at) = (PartsOfTime::default(), Time::from_millis);
+        // A, beside a share of three times its weight with B in it, and a share with C in it.
+        parts.set_policy(at(0), A, &weighted(1, None));
+        parts.set_share(at(0), ShareId(0), SharePolicy { weight: weight(3), parent: None });
+        parts.set_share(at(0), ShareId(1), SharePolicy { weight: weight(1), parent: Some(ShareId(0)) });
+        parts.set_policy(at(0), B, &weighted(2, Some(0)));
+        parts.set_policy(at(0), C, &weighted(9, Some(1)));
+        [A, B, C].into_iter().for_each(|app| parts.on_enqueue(at(0), app));
+        assert_eq!([A, B, C].map(|app| ms(&parts, 400, app).0), [100, 200, 100]);
+        parts.on_gone(at(400), B, true);
+        assert_eq!([A, B, C].map(|app| ms(&parts, 800, app).0), [200, 200, 400]);
+        parts.on_gone(at(800), C, true);
+        assert_eq!([A, B, C].map(|app| ms(&parts, 900, app).0), [300, 200, 400]);
     }
 }

@@ -109,8 +109,8 @@ impl Peers {
                     scheduler.handle_peer(now, ServiceReport { app, class, bytes });
                 }
                 (Counted::Service(class), None) => {
-                    if let Some(group) = flows.group(key) {
-                        scheduler.handle_strangers(now, group, class, bytes);
+                    if let Some(share) = flows.places.of_key(key) {
+                        scheduler.handle_strangers(now, share, class, bytes);
                     }
                 }
                 (Counted::Given(kind, class), Some(app)) => {

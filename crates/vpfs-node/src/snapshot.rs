@@ -6,6 +6,7 @@ use vpfs_core::{AppId, Learned, Limits, PolicyKind, Time};
 
 use crate::accounts::{Activity, AppAccount};
 use crate::peers::PeerService;
+use crate::places::InShare;
 
 /// What is known about a server and the applications that use it.
 #[derive(Clone, Debug)]
@@ -33,10 +34,12 @@ pub struct Snapshot {
 pub struct AppSnapshot {
     /// Its id.
     pub app: AppId,
+    /// The shares that it is in, the one at the top first.
+    pub shares: Vec<InShare>,
     /// What it has and got here.
     pub account: AppAccount,
-    /// The storage's time that was due to it: its weight's part of the weights of those that had requests, where one
-    /// that shares its weight is due an equal part of that.
+    /// The storage's time that was due to it: its weight's part of the weights beside it for which somebody had requests,
+    /// of what was due to its share.
     pub due: Duration,
     /// The storage's time that it got: its part of the requests there. All together got the time in which anything was
     /// there.

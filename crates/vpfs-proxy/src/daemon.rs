@@ -207,6 +207,7 @@ impl Daemon {
             let changed = apps.reload(&self.config);
             for gate in gates {
                 gate.reconfigure(&self.config);
+                gate.set_shares(&self.config);
                 for &app in &changed {
                     gate.set_app(app, apps.get(app).expect("an id of this table"));
                 }

@@ -7,7 +7,7 @@ use tokio::sync::{Notify, mpsc};
 use vpfs_config::{AppEntry, AppTable, Config};
 use vpfs_core::{AppId, Bytes, Dispatch, FileKey, Learned, Objects, OpKind, ServerId, Time};
 use vpfs_node::coordination::{Members, Message};
-use vpfs_node::{AppName, Arrival, Event, Node, NodeSettings, PeerSettings, RequestKey, Served, Snapshot};
+use vpfs_node::{AppName, Arrival, Event, NamedShare, Node, NodeSettings, PeerSettings, RequestKey, Served, Snapshot};
 use vpfs_session::{Completed, OpId, Outcome, Submission};
 
 use crate::clock::Clock;
@@ -97,6 +97,7 @@ impl Gate {
             events: EventLog::new(&config.servers[server.index()].name),
             refused: AtomicU64::new(0),
         };
+        gate.set_shares(config);
         for (app, entry) in apps.iter() {
             gate.set_app(app, entry);
         }
@@ -181,10 +182,17 @@ impl Gate {
         self.lock().node.learn_size(file, size);
     }
 
-    /// Sets an application's weight, group, cap, target and order.
+    /// Declares the shares of a configuration.
+    pub(crate) fn set_shares(&self, config: &Config) {
+        let shares = config.shares.iter().map(|share| NamedShare { path: &share.path, weight: share.weight });
+        self.with(|state, now| state.node.set_shares(now, shares));
+    }
+
+    /// Sets an application's weight, share, cap, target and order.
     pub(crate) fn set_app(&self, app: AppId, entry: &AppEntry) {
         self.events.set_app(app, entry);
-        let name = AppName { name: &entry.name, group: entry.group.as_deref() };
+        let share = entry.share.as_ref().map(|place| NamedShare { path: &place.path, weight: place.weight });
+        let name = AppName { name: &entry.name, share };
         self.with(|state, now| {
             state.node.set_app(now, app, name, &entry.policy);
             if let Some(index) = state.awaited.iter().position(|awaited| *awaited == entry.name) {

@@ -1,16 +1,17 @@
 //! Builds nodes as a scenario specifies.
 
-use vpfs_core::{AppId, AppPolicy, ServerId, Time};
+use vpfs_config::Share;
+use vpfs_core::{AppId, AppPolicy, ServerId, Time, Weight};
 use vpfs_node::coordination::Members;
-use vpfs_node::{AppName, Node, NodeSettings, PeerSettings};
+use vpfs_node::{AppName, NamedShare, Node, NodeSettings, PeerSettings};
 
-use crate::peer_network::PeerNetwork;
-use crate::scenario::{App, PolicySpec, RequestTime};
+use crate::scenario::{App, PolicySpec, RequestTime, Scenario};
 
 /// The settings from which the nodes of all servers are built.
 #[derive(Clone, Debug)]
 pub(crate) struct NodePlan {
     policy: PolicySpec,
+    shares: Vec<Share>,
     apps: Vec<PlannedApp>,
     servers: Members,
     coordination: vpfs_node::coordination::CoordinationSettings,
@@ -19,19 +20,19 @@ pub(crate) struct NodePlan {
 #[derive(Clone, Debug)]
 struct PlannedApp {
     name: String,
-    group: Option<String>,
+    share: Option<String>,
     policy: AppPolicy,
 }
 
 impl NodePlan {
-    pub(crate) fn new(policy: PolicySpec, apps: &[App], servers: u32, network: &PeerNetwork) -> Self {
-        let plan = |app: &App| PlannedApp { name: app.name.clone(), group: app.group.clone(), policy: app_policy(app) };
-        let apps = apps.iter().map(plan).collect();
+    pub(crate) fn new(policy: PolicySpec, scenario: &Scenario, servers: u32) -> Self {
+        let plan = |app: &App| PlannedApp { name: app.name.clone(), share: app.share.clone(), policy: app_policy(app) };
+        let apps = scenario.apps.iter().map(plan).collect();
         let servers = (0..servers).map(ServerId).collect();
-        Self { policy, apps, servers, coordination: network.settings }
+        Self { policy, shares: scenario.shares.clone(), apps, servers, coordination: scenario.peers.settings }
     }
 
-    /// The node of a server for its start number `incarnation`; it knows all applications but members of groups.
+    /// The node of a server for its start number `incarnation`; it knows all applications but those in shares.
     pub(crate) fn build(&self, now: Time, server: u32, incarnation: u64) -> Node<u32> {
         let servers = self.servers.clone();
         let peers = PeerSettings { incarnation, servers, coordination: self.coordination };
@@ -41,7 +42,8 @@ impl NodePlan {
             peers: Some(peers),
         };
         let mut node = Node::new(now, ServerId(server), &settings);
-        for (app, planned) in (0..).map(AppId).zip(&self.apps).filter(|(_, app)| app.group.is_none()) {
+        node.set_shares(now, self.shares.iter().map(|share| named(&share.path, share.weight)));
+        for (app, planned) in (0..).map(AppId).zip(&self.apps).filter(|(_, app)| app.share.is_none()) {
             node.set_app(now, app, planned.name.as_str(), &planned.policy);
         }
         node
@@ -52,14 +54,19 @@ impl NodePlan {
         (self.policy.request_time == RequestTime::Issue).then_some(issued)
     }
 
-    /// A request of `app` arrives. A member of a group is not known before its first one: in the daemon it is created
-    /// for its first connection.
+    /// A request of `app` arrives. One in a share is not known before its first one: in the daemon, automatic ones are
+    /// created for their first connection.
     pub(crate) fn introduce(&self, now: Time, node: &mut Node<u32>, app: AppId) {
         if !node.knows(app) {
-            let PlannedApp { name, group, policy } = &self.apps[app.index()];
-            node.set_app(now, app, AppName { name, group: group.as_deref() }, policy);
+            let PlannedApp { name, share, policy } = &self.apps[app.index()];
+            let share = share.as_deref().map(|path| named(path, Weight::ONE));
+            node.set_app(now, app, AppName { name, share }, policy);
         }
     }
+}
+
+fn named(path: &str, weight: Weight) -> NamedShare<'_> {
+    NamedShare { path, weight }
 }
 
 /// Whether servers exchange messages with these applications.
@@ -71,5 +78,5 @@ pub(crate) fn needs_peers(policy: &PolicySpec, apps: &[App]) -> bool {
 
 fn app_policy(app: &App) -> AppPolicy {
     let App { weight, cap, target, minimum, latency, order, .. } = *app;
-    AppPolicy { weight, group: None, cap, target, minimum, latency, order }
+    AppPolicy { weight, share: None, cap, target, minimum, latency, order }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use vpfs_config::Share;
 use vpfs_core::{Bytes, Cap, Depth, Minimum, PolicyKind, Settings, SlotCostTable, Target, Weight};
 use vpfs_model::device::{DeviceProfile, MetadataProfile};
 use vpfs_model::plan::{Btio, Interactive, Ior, Md, MpiTileIo, Noncontig, Paced, Phase, PioBench, Plan, Wrf};
@@ -38,6 +39,8 @@ pub struct Scenario {
     pub peers: PeerNetwork,
     /// The policies to compare; each applies to all servers.
     pub policies: Vec<PolicySpec>,
+    /// The tree in which applications stand, as far as it is more than their paths.
+    pub shares: Vec<Share>,
     /// The applications, by [`vpfs_core::AppId`].
     pub apps: Vec<App>,
 }
@@ -59,6 +62,7 @@ impl Default for Scenario {
             node_link: None,
             peers: PeerNetwork::default(),
             policies: Vec::new(),
+            shares: Vec::new(),
             apps: Vec::new(),
         }
     }
@@ -144,10 +148,10 @@ impl PolicySpec {
 pub struct App {
     /// The name in tables; unique in a scenario.
     pub name: String,
-    /// Its weight.
+    /// Its weight among those in the same share.
     pub weight: Weight,
-    /// The group with whose other members, of equal weight, it shares that weight.
-    pub group: Option<String>,
+    /// The path of the share that it is in; servers know those in shares from their first request on.
+    pub share: Option<String>,
     /// Its maximum rate, at each server or for the sum over all.
     pub cap: Option<Cap>,
     /// For throughput and latency control.
@@ -183,7 +187,7 @@ impl App {
         Self {
             name: name.into(),
             weight: Weight::ONE,
-            group: None,
+            share: None,
             cap: None,
             target: None,
             minimum: None,

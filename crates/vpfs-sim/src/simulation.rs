@@ -215,7 +215,7 @@ impl<'a> Builder<'a> {
         bounds::check(scenario, policy)?;
         let policy = &policy.over(scenario.servers.iter().map(|group| group.count).sum());
         let servers = scenario.servers.iter().map(|group| group.count).sum();
-        let plan = NodePlan::new(policy.clone(), &scenario.apps, servers, &scenario.peers);
+        let plan = NodePlan::new(policy.clone(), scenario, servers);
         let servers = self.servers(&policy.settings)?;
         let peers = self.peers(policy, count(servers.len()))?;
         let told_apart = if scenario.by_server { servers.len() } else { 0 };

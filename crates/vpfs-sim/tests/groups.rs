@@ -1,4 +1,4 @@
-//! Applications that share one weight over several servers, as those that the daemon creates for hosts without a rule.
+//! Applications in shares over several servers.
 #![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
 
 mod common;
@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use common::{app, ior, run};
 use proptest::prelude::*;
+use vpfs_config::Share;
 use vpfs_core::stripe::Distribution;
-use vpfs_core::{Bytes, Depth, PolicyKind, Settings, SharingMode, SlotCostTable};
+use vpfs_core::{Bytes, Depth, PolicyKind, Settings, SharingMode, SlotCostTable, Weight};
 use vpfs_model::device::{DeviceProfile, VolumeProfile};
 use vpfs_model::plan::Ior;
 use vpfs_sim::{App, Layout, PolicySpec, Scenario, ServerGroup};
@@ -30,13 +31,13 @@ fn policy(kind: PolicyKind, mode: SharingMode) -> PolicySpec {
 
 /// Always has requests of 256 KiB at each of its servers, whatever the others do: each process has a file on one of
 /// them.
-fn host(name: &str, Host { servers, start }: &Host, group: Option<&str>) -> App {
+fn host(name: &str, Host { servers, start }: &Host, share: Option<&str>) -> App {
     let files = 16 * (servers.end - servers.start);
     App {
         workload: Ior { transfer_bytes: 256 << 10, ..ior(files) }.into(),
         layout: Layout { distribution: Distribution::Basic, ..Layout::default() }.over(servers.clone()),
         start: *start,
-        group: group.map(str::to_owned),
+        share: share.map(str::to_owned),
         ..app(name, 1)
     }
 }
@@ -56,8 +57,8 @@ fn bytes(scenario: &Scenario, policy: &PolicySpec) -> Vec<f64> {
     run(scenario, policy).bytes_between(MEASURED.start, MEASURED.end).into_iter().map(|bytes| bytes as f64).collect()
 }
 
-fn hosts(names: &[Host], group: Option<&str>) -> Vec<App> {
-    (0..).zip(names).map(|(number, each)| host(&format!("host-{number}"), each, group)).collect()
+fn hosts(names: &[Host], share: Option<&str>) -> Vec<App> {
+    (0..).zip(names).map(|(number, each)| host(&format!("host-{number}"), each, share)).collect()
 }
 
 fn at(servers: Range<u32>) -> Host {
@@ -74,7 +75,7 @@ fn a_host_on_one_server_gets_as_much_as_one_on_four() {
         for order in [[0, 1], [1, 0]] {
             let mut names = [at(0..1), at(0..4)];
             names.iter_mut().zip(order).for_each(|(host, place)| host.start = Duration::from_secs(place));
-            let got = bytes(&scenario(4, hosts(&names, Some("auto"))), &policy(kind, SharingMode::Threshold));
+            let got = bytes(&scenario(4, hosts(&names, Some("project"))), &policy(kind, SharingMode::Threshold));
             let server = got.iter().sum::<f64>() / 4.0;
             assert!(got[0] > 0.9 * server, "{kind:?}: {got:?}: the other one has three servers to itself");
         }
@@ -84,7 +85,7 @@ fn a_host_on_one_server_gets_as_much_as_one_on_four() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// With nobody beside the group, each member gets what it would get with a weight of its own, on whatever servers,
+    /// With nobody beside the share, each member gets what it would get with a weight of its own, on whatever servers,
     /// and in whatever order they came.
     #[test]
     fn members_alone_are_as_good_as_applications_of_the_file(
@@ -93,30 +94,38 @@ proptest! {
     ) {
         let policy = policy(kind, SharingMode::Threshold);
         let own = bytes(&scenario(4, hosts(&names, None)), &policy);
-        let shared = bytes(&scenario(4, hosts(&names, Some("auto"))), &policy);
+        let shared = bytes(&scenario(4, hosts(&names, Some("project"))), &policy);
         let all: f64 = own.iter().sum();
         for (own, shared) in own.iter().zip(&shared) {
-            prop_assert!((own - shared).abs() < 0.03 * all, "{names:?}: {own} alone, {shared} in a group of {all}");
+            prop_assert!((own - shared).abs() < 0.03 * all, "{names:?}: {own} alone, {shared} in a share of {all}");
         }
     }
 
-    /// Beside an application of the file, the group gets what it would get under one name: names on servers of their
-    /// own are worth no more.
+    /// Beside an application of the file, a share gets what it would get under one name, whatever is in it: names on
+    /// servers of their own are worth no more.
     #[test]
-    fn a_group_gets_what_one_name_would(names in prop::collection::vec(any_host(4), 2..5)) {
+    fn a_share_gets_what_one_name_would(names in prop::collection::vec(any_host(4), 2..5)) {
         let policy = policy(PolicyKind::SfqD, SharingMode::Threshold);
         let named = |name| App { nodes: 4, ..host(name, &at(0..4), None) };
-        let ratio = |group, name: &dyn Fn(usize) -> String| {
+        let ratio = |share: &dyn Fn(usize) -> Option<String>| {
             let mut apps = vec![named("named")];
-            apps.extend((0..).zip(&names).map(|(number, each)| host(&name(number), each, group)));
-            let got = bytes(&scenario(4, apps), &policy);
+            let one = |(number, each)| host(&format!("host-{number}"), each, share(number).as_deref());
+            apps.extend((0..).zip(&names).map(one));
+            // A server takes account of shares that it knows.
+            let shares = (0..names.len()).filter_map(share).map(|path| Share { path, weight: Weight::ONE }).collect();
+            let got = bytes(&Scenario { shares, ..scenario(4, apps) }, &policy);
             got[0] / got.iter().sum::<f64>()
         };
-        let together = ratio(Some("auto"), &|number| format!("host-{number}"));
         let least = 0.5;
-        prop_assert!(together > least - 0.03, "{names:?}: the named application got {together} of all");
-        let each = ratio(None, &|number| format!("host-{number}"));
-        prop_assert!(together > each - 0.01, "{names:?}: {together} beside a group, {each} beside each");
+        let each = ratio(&|_| None);
+        let alike = |number| Some(format!("project/user-{}", number % 2));
+        for share in [&|_| Some("project".to_owned()), &alike, &|number| Some(format!("project/user-{number}"))]
+            as [&dyn Fn(usize) -> Option<String>; 3]
+        {
+            let together = ratio(share);
+            prop_assert!(together > least - 0.03, "{names:?}: the named application got {together} of all");
+            prop_assert!(together > each - 0.01, "{names:?}: {together} beside a share, {each} beside each");
+        }
     }
 }
 

@@ -71,9 +71,10 @@ pub struct App {
     pub app: String,
     /// No table of the configuration has it.
     pub automatic: bool,
-    /// Of the applications of this server with the same number, all together have `weight`; `null` if it is its own.
-    pub group: Option<u32>,
-    /// Its weight, which it may share with others.
+    /// The shares that it is in, the one at the top first.
+    #[serde(default)]
+    pub shares: Vec<InShare>,
+    /// Its weight among those in the same share.
     pub weight: u32,
     /// It takes all that it can get, so that others are protected from it.
     pub bulk: bool,
@@ -103,6 +104,15 @@ pub struct App {
     pub write: Work,
     /// and does with metadata.
     pub metadata: Work,
+}
+
+/// A share that an application is in.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct InShare {
+    /// Its name, after those of the shares that it is in.
+    pub share: String,
+    /// Its weight among those in the same share.
+    pub weight: u32,
 }
 
 /// How long requests waited in vpfs for which rule, in seconds.
@@ -249,13 +259,13 @@ pub(crate) fn ratio(ppm: u64) -> f64 {
 impl App {
     /// `None` if it is newer than the names.
     fn new(names: &[AppStatus], now: Time, seen: &AppSnapshot, bulk: bool) -> Option<Self> {
-        let AppSnapshot { app, account, due, got, .. } = seen;
+        let AppSnapshot { app, shares, account, due, got, .. } = seen;
         let name = names.get(app.index())?;
         let cap = account.policy.cap;
         Some(Self {
             app: name.name.clone(),
             automatic: name.is_automatic,
-            group: account.policy.group.map(|group| group.0),
+            shares: shares.iter().map(|of| InShare { share: of.path.to_string(), weight: of.weight.get() }).collect(),
             weight: account.policy.weight.get(),
             bulk,
             due_seconds: due.as_secs_f64(),

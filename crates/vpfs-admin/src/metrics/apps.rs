@@ -28,7 +28,7 @@ struct App<'a> {
 
 /// By application.
 static BY_APP: [Measured<AppSnapshot>; 5] = [
-    (Family::gauge("app_weight", None, "Weight of the application, which it may share with others"), |app| {
+    (Family::gauge("app_weight", None, "Weight of the application among those in the same share"), |app| {
         app.account.policy.weight.get().into()
     }),
     (

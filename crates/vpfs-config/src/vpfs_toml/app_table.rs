@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use vpfs_core::{AppId, AppPolicy};
+use vpfs_core::{AppId, AppPolicy, Weight};
 
 use super::apps::App;
 use super::clients::{Auto, AutoKey, Identity};
@@ -15,10 +15,19 @@ pub struct AppEntry {
     pub name: String,
     /// No table of the file has it.
     pub is_automatic: bool,
-    /// The group with which it shares its weight, by a name that no application has.
-    pub group: Option<String>,
-    /// The rest of what its table says; the number of its group and its order follow from names.
+    /// The share that it is in; `None` at the top.
+    pub share: Option<Place>,
+    /// The rest of what its table says; the number of its share and its order follow from names.
     pub policy: AppPolicy,
+}
+
+/// A share that an application is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Names separated by `/`.
+    pub path: String,
+    /// The weight of the share, unless it has a table of its own.
+    pub weight: Weight,
 }
 
 /// Gives every application an [`AppId`] that it keeps until the process ends.
@@ -26,7 +35,8 @@ pub struct AppEntry {
 /// The ids are dense: first the applications of the file in its order, then automatic ones as they appear. Equal calls
 /// give equal ids. An application that is missing in a newer file keeps its id, because requests may still be queued
 /// under it, and gets it back if it returns. The number of automatic applications is limited by `auto_limit`; clients
-/// beyond it get the default application. All together, those of a network, or none of them share their weight.
+/// beyond it get the default application. All together, those of a network, or none of them
+/// are in a share.
 #[derive(Clone, Debug)]
 pub struct AppTable {
     entries: Vec<AppEntry>,
@@ -73,7 +83,8 @@ impl AppTable {
     }
 
     fn configure(&mut self, app: &App, changed: &mut Vec<AppId>) -> AppId {
-        let entry = AppEntry { name: app.name.clone(), is_automatic: false, group: None, policy: app.policy() };
+        let share = app.share.clone().map(|path| Place { path, weight: Weight::ONE });
+        let entry = AppEntry { name: app.name.clone(), is_automatic: false, share, policy: app.policy() };
         match self.by_name.get(&app.name) {
             Some(&id) => {
                 changed.extend(self.replace(id, entry));
@@ -108,8 +119,9 @@ impl AppTable {
     }
 
     fn automatic(&self, key: AutoKey) -> AppEntry {
-        let policy = AppPolicy::weighted(self.rule.weight);
-        AppEntry { name: key.to_string(), is_automatic: true, group: self.rule.share.group(key), policy }
+        let share = self.rule.share.path(key).map(|path| Place { path, weight: self.rule.weight });
+        let policy = AppPolicy::weighted(if share.is_some() { Weight::ONE } else { self.rule.weight });
+        AppEntry { name: key.to_string(), is_automatic: true, share, policy }
     }
 
     /// Returns `id` if the entry differs from the one before.

@@ -8,6 +8,7 @@ use vpfs_core::{AppPolicy, Bytes, Minimum, PolicyKind, Scope, Target, Weight};
 use super::clients::{self, AppIndex, Auto, AutoBy, AutoShare, Rule};
 use super::ignored;
 use super::keys::{APP, APPS};
+use super::shares;
 use crate::schema::problem::did_you_mean;
 use crate::schema::reader::Reader;
 use crate::schema::settings::{Setting, quoted};
@@ -18,7 +19,9 @@ use crate::schema::units::{Rate, Size, decimal, parse_rate, quote};
 pub struct App {
     /// Letters, digits, `-`, `_` and `.`.
     pub name: String,
-    /// Its weight.
+    /// The path of the share that it is in; `None` at the top.
+    pub share: Option<String>,
+    /// Its weight among those in the same share.
     pub weight: Weight,
     /// Its maximum rate.
     pub cap: Option<Cap>,
@@ -58,6 +61,11 @@ pub struct Cap {
 /// The name of the default application if the file names none.
 const DEFAULT_APP: &str = "other";
 
+pub(crate) fn is_name(text: &str) -> bool {
+    let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    (1..=64).contains(&text.len()) && text.bytes().all(legal)
+}
+
 /// The names of one kind of table, in the order of the file.
 pub(crate) struct Names {
     kind: &'static str,
@@ -74,8 +82,7 @@ impl Names {
     /// Reads a new name; `None` if it is missing, invalid or taken.
     pub(crate) fn read(&mut self, reader: &Reader<'_>, key: &str) -> Option<String> {
         let found = reader.text(key)?;
-        let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-        if !(1..=64).contains(&found.text.len()) || !found.text.bytes().all(legal) {
+        if !is_name(found.text) {
             let rule = "use 1 to 64 letters, digits, \"-\", \"_\" and \".\"";
             reader.refuse(key, format!("{} is not a name; {rule}", quote(found.text)));
             return None;
@@ -142,6 +149,7 @@ pub(crate) fn read(
         let cap = read_cap(&reader, capacity);
         let app = App {
             name: name.clone().unwrap_or_default(),
+            share: shares::read_path(&reader, "share"),
             weight: weight(&reader, "weight"),
             minimum: read_minimum(&reader, cap),
             cap,
@@ -164,7 +172,7 @@ pub(crate) fn read(
     Apps { list, names, default, auto: read_auto(&reader, are_mounts) }
 }
 
-fn weight(reader: &Reader<'_>, key: &str) -> Weight {
+pub(super) fn weight(reader: &Reader<'_>, key: &str) -> Weight {
     reader.count(key).and_then(Weight::new).expect("the row has a default and the range of weights")
 }
 
@@ -232,6 +240,7 @@ fn read_default(reader: &Reader<'_>, names: &mut Names, list: &mut Vec<App>) -> 
         names.add(DEFAULT_APP, 0);
         list.push(App {
             name: DEFAULT_APP.into(),
+            share: None,
             weight: Weight::ONE,
             cap: None,
             target: None,

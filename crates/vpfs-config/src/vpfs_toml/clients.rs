@@ -8,6 +8,7 @@ use vpfs_core::Weight;
 
 use super::host_list::{HostList, HostSet};
 use super::patterns::Patterns;
+use super::shares::AUTO;
 use crate::schema::reader::Reader;
 
 /// The position of an application in [`crate::Config::apps`].
@@ -37,9 +38,9 @@ pub struct Auto {
     pub by: AutoBy,
     /// The maximum number.
     pub limit: usize,
-    /// The weight that those of a group share.
+    /// The weight of each share of them.
     pub weight: Weight,
-    /// Which of them are a group.
+    /// Which of them are in a share.
     pub share: AutoShare,
 }
 
@@ -58,20 +59,19 @@ impl AutoShare {
     /// The prefix that the addresses of an IPv6 network have in common: hosts choose the rest themselves.
     const PREFIX_V6: u8 = 64;
 
-    /// The name of the group of an automatic application, `auto` or for example `auto:10.1.2.0/24`.
-    pub(crate) fn group(self, key: AutoKey) -> Option<String> {
+    /// The path of the share of an automatic application, `auto` or for example `auto:10.1.2.0`.
+    pub(crate) fn path(self, key: AutoKey) -> Option<String> {
         match (self, key) {
             (Self::Each, _) => None,
             (Self::Network(prefix), AutoKey::Host(IpAddr::V4(ip))) => {
                 let network = Ipv4Addr::from_bits(ip.to_bits() & !u32::MAX.unbounded_shr(prefix.into()));
-                Some(format!("auto:{network}/{prefix}"))
+                Some(format!("{AUTO}:{network}"))
             }
             (Self::Network(_), AutoKey::Host(IpAddr::V6(ip))) => {
-                let prefix = Self::PREFIX_V6;
-                let network = Ipv6Addr::from_bits(ip.to_bits() & !u128::MAX.unbounded_shr(prefix.into()));
-                Some(format!("auto:{network}/{prefix}"))
+                let network = Ipv6Addr::from_bits(ip.to_bits() & !u128::MAX.unbounded_shr(Self::PREFIX_V6.into()));
+                Some(format!("{AUTO}:{network}"))
             }
-            (Self::Together, _) | (Self::Network(_), AutoKey::Uid(_) | AutoKey::Job(_)) => Some("auto".to_owned()),
+            (Self::Together, _) | (Self::Network(_), AutoKey::Uid(_) | AutoKey::Job(_)) => Some(AUTO.to_owned()),
         }
     }
 }

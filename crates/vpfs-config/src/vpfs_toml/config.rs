@@ -21,6 +21,7 @@ use super::overlaps;
 use super::peers::{self, Peers};
 use super::profile::Files;
 use super::scheduler::{self, SchedulerConfig};
+use super::shares::{self, Share};
 use super::trust::{self, Trust};
 use super::web::{self, Web};
 use crate::schema::file::read_text;
@@ -37,6 +38,8 @@ pub struct Config {
     pub listeners: Vec<Listener>,
     /// How requests are ordered.
     pub scheduler: SchedulerConfig,
+    /// The tree in which applications stand, as far as the file has tables for it.
+    pub shares: Vec<Share>,
     /// By [`AppIndex`]; never empty, since the default application is among them.
     pub apps: Vec<App>,
     /// The application of clients that match nothing else.
@@ -101,6 +104,7 @@ impl Config {
         let scheduler = scheduler::read(root, are_mounts, files);
         let capacity = scheduler.capacity.map(|server| Capacity { server, servers: servers.len() });
         let kind = scheduler.observed.unwrap_or(scheduler.policy.kind);
+        let shares = shares::read_for(root, kind);
         let mut apps = apps::read(root, kind, (capacity, are_mounts), &mut hosts_left);
         let trust = trust::read(root, &mut hosts_left);
         let listeners = network::read_listeners(root, &servers, &apps.names, &mut taken);
@@ -117,6 +121,7 @@ impl Config {
             servers,
             listeners,
             scheduler,
+            shares,
             apps: apps.list,
             default_app: apps.default,
             auto: apps.auto,

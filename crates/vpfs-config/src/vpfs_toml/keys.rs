@@ -16,6 +16,7 @@ pub const SECTIONS: &[&Section] = &[
     &SLOT_COST,
     &DEVICE_TIME,
     &APPS,
+    &SHARE,
     &APP,
     &PEERS,
     &METRICS,
@@ -36,6 +37,7 @@ pub(crate) const ROOT: Section = Section {
         Tunable::new("listener", Kind::List("[[listener]]"), ""),
         Tunable::new("scheduler", Kind::Table("[scheduler]"), ""),
         Tunable::new("apps", Kind::Table("[apps]"), ""),
+        Tunable::new("share", Kind::List("[[share]]"), ""),
         Tunable::new("app", Kind::List("[[app]]"), ""),
         Tunable::new("peers", Kind::Table("[peers]"), ""),
         Tunable::new("metrics", Kind::Table("[metrics]"), ""),
@@ -415,6 +417,25 @@ pub(crate) const APPS: Section = Section {
     ],
 };
 
+const PATH: Kind = Kind::Text("a name or a path of at most 8 names such as \"physics/alice\"");
+
+/// A share, in any file.
+pub const SHARE: Section = Section {
+    name: "share",
+    header: "[[share]]",
+    doc: "A share of the storage that is divided: among the applications that name it with `share`, and the shares \
+          whose names begin with its own and \"/\". So shares form a tree, for example of projects and their users. \
+          What nobody in a share uses goes to those beside it, and only what they do not use to others. A share needs \
+          no table of its own: then it has weight 1. At most 4096 exist at a time.",
+    keys: &[
+        Tunable::new("name", PATH, "Its name, after that of the share that it is in."),
+        Tunable::new("weight", Kind::Count, "Its weight among the shares and applications that are in the same share.")
+            .used_by(WEIGHTS)
+            .default("1")
+            .range("1", "1000000"),
+    ],
+};
+
 pub(crate) const APP: Section = Section {
     name: "app",
     header: "[[app]]",
@@ -424,10 +445,13 @@ pub(crate) const APP: Section = Section {
           leads to it.",
     keys: &[
         Tunable::new("name", NAME, "Its name in logs and in `vpfs peers`."),
+        Tunable::new("share", PATH, "The share that it is in, see `[[share]]`.")
+            .used_by(WEIGHTS)
+            .absent_means("beside the shares at the top"),
         Tunable::new(
             "weight",
             Kind::Count,
-            "Its weight; while both are busy, weight 4 gets twice the share of weight 2.",
+            "Its weight among those in the same share; while both are busy, weight 4 gets twice the share of weight 2.",
         )
         .used_by(WEIGHTS)
         .default("1")

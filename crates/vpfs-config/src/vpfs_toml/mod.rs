@@ -23,6 +23,7 @@ pub(crate) mod patterns;
 pub(crate) mod peers;
 mod profile;
 pub(crate) mod scheduler;
+pub(crate) mod shares;
 mod slot_costs;
 pub(crate) mod trust;
 pub(crate) mod web;

@@ -3,20 +3,21 @@
 use alloc::vec::Vec;
 
 use super::division::Owed;
-use super::groups::Groups;
 use super::guard::Guard;
+use super::lent::{Lent, part_by_weight};
 use super::pending_max;
 use super::threshold::Accumulation;
-use crate::app_policy::GroupId;
+use crate::app_policy::ShareId;
 use crate::event::{Event, EventQueue};
 use crate::request::{OpKind, Request, ServiceClass, ServiceReport};
 use crate::settings::{Sharing, SharingMode};
-use crate::shares::Membership;
-use crate::units::{AppId, Bytes, RequestId, Time};
+use crate::shares::Shares;
+use crate::units::{AppId, Bytes, RequestId, Time, VirtualTime};
 
 /// One scheduler's account of service at other servers, and of the service that it must report to them.
 ///
-/// All calls but [`Ledger::set_sharing`] are O(1), and do nothing while shares are local.
+/// All calls but [`Ledger::set_sharing`] are O(1), or O(depth) for applications in shares, and do nothing while shares
+/// are local.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     sharing: Sharing,
@@ -25,7 +26,7 @@ pub(crate) struct Ledger {
     charges: Vec<Charge>,
     /// By application.
     accounts: Vec<Account>,
-    groups: Groups,
+    lent: Lent,
     data: Accumulation,
     metadata: Accumulation,
 }
@@ -37,19 +38,27 @@ struct Account {
     pending: Bytes,
     /// Service that moved the tags and was not refunded, since the flow last lagged behind virtual time.
     charged: u128,
-    /// The part of `pending` that its group pays for while it is not present.
+    /// The part of `pending` that its share pays for while it is not present.
     lent: Bytes,
-    /// The group that it was present in last, and how much of what that group's members pay for it has paid.
-    paid: Option<(GroupId, i128)>,
+    /// The share that it was present in last, and how much of what that share's members pay for it has paid.
+    paid: Option<(ShareId, i128)>,
 }
 
 /// Where a flow stands when a request of it arrives, or service elsewhere becomes known.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Standing {
+pub(crate) struct Standing<'a> {
     /// The service by which it lags behind virtual time; `None` if it has requests queued.
     pub(crate) lag: Option<Bytes>,
-    /// If it has a group.
-    pub(crate) member: Option<Membership>,
+    /// Who is present at virtual time `now`.
+    pub(crate) shares: &'a Shares,
+    pub(crate) now: VirtualTime,
+}
+
+impl Standing<'_> {
+    /// The share of `app`, and whether it is present there.
+    fn member(&self, app: AppId) -> Option<(ShareId, bool)> {
+        Some((self.shares.share_of(app)?, self.shares.is_present(app)))
+    }
 }
 
 impl Account {
@@ -59,15 +68,15 @@ impl Account {
         self.pending = (self.pending + bytes).min(most);
     }
 
-    /// A present member pays its part of what its group has to pay by now; `charged` is the sum since the beginning.
-    fn contribute(&mut self, member: Membership, charged: i128, most: Bytes) {
-        let present = i128::from(member.present.max(1));
-        let paid = self.paid.filter(|(group, _)| *group == member.group).map_or(charged, |(_, paid)| paid);
-        let part = (charged - paid) / present;
+    /// A present member pays its part by weight of what members of its share have to pay by now; `charged` is the sum
+    /// since the beginning.
+    fn contribute(&mut self, share: ShareId, charged: i128, [weight, weights]: [u64; 2], most: Bytes) {
+        let paid = self.paid.filter(|(before, _)| *before == share).map_or(charged, |(_, paid)| paid);
+        let part = part_by_weight(charged - paid, weight, weights);
         // What is given back reduces what is pending now or later.
         let left = if part < 0 { self.repay(part.unsigned_abs()).cast_signed() } else { 0 };
         self.defer(Bytes(u64::try_from(part.max(0)).unwrap_or(u64::MAX)), most);
-        self.paid = Some((member.group, paid + (part + left) * present));
+        self.paid = Some((share, paid + part_by_weight(part + left, weights, weight)));
     }
 
     /// Reduces what is pending by a refund; returns the rest of the refund.
@@ -151,7 +160,7 @@ impl Ledger {
             sharing,
             charges: Vec::new(),
             accounts: Vec::new(),
-            groups: Groups::default(),
+            lent: Lent::default(),
             data: Accumulation::new(ServiceClass::Data),
             metadata: Accumulation::new(ServiceClass::Metadata),
         }
@@ -185,7 +194,7 @@ impl Ledger {
     /// start tag.
     ///
     /// `reported` is its cost as other servers are told.
-    pub(crate) fn arrive(&mut self, request: &Request, reported: Bytes, standing: Standing) -> Bytes {
+    pub(crate) fn arrive(&mut self, request: &Request, reported: Bytes, standing: Standing<'_>) -> Bytes {
         let Request { id, app, op, cost, .. } = *request;
         let objects = request.objects.get();
         let stated = match self.sharing.mode {
@@ -203,13 +212,15 @@ impl Ledger {
 
     /// Divides what is pending and what a request of `cost` reveals of its other parts, and books the result. Returns
     /// the delay of the request and the refundable part of the cost of its other parts.
-    fn settle(&mut self, app: AppId, stated: Bytes, standing: Standing, cost: Bytes) -> (Bytes, Bytes) {
+    fn settle(&mut self, app: AppId, stated: Bytes, standing: Standing<'_>, cost: Bytes) -> (Bytes, Bytes) {
         let lag = standing.lag.unwrap_or_default();
         let room = self.guard.room(cost);
         let most = pending_max(&self.sharing);
-        if let Some(member) = standing.member.filter(|member| member.is_present) {
-            let charged = self.groups.charged(member.group);
-            self.account_mut(app).contribute(member, charged, most);
+        let member = standing.member(app);
+        if let Some((share, true)) = member {
+            let charged = self.lent.charged(standing.shares, share);
+            let weights = [standing.shares.weight(app).get().into(), standing.shares.weights_in(share)];
+            self.account_mut(app).contribute(share, charged, weights, most);
         }
         let account = self.account_mut(app);
         let owed = Owed::new(account.pending, stated, most);
@@ -220,10 +231,11 @@ impl Ledger {
         }
         account.charged += u128::from(division.charged);
         account.pending = Bytes(division.deferred);
-        if let Some(member) = standing.member.filter(|member| !member.is_present) {
+        if let Some((share, false)) = member {
             let lent = core::mem::take(&mut account.lent);
-            let paid = self.groups.join(member, lent.0, division.absorbed);
-            self.account_mut(app).paid = Some((member.group, paid));
+            let lent = [lent.0.into(), division.absorbed.into()];
+            let paid = self.lent.join((standing.shares, standing.now), share, lent);
+            self.account_mut(app).paid = Some((share, paid));
         }
         (division.delay(), owed.refundable(division))
     }
@@ -262,7 +274,7 @@ impl Ledger {
         &mut self,
         now: Time,
         report: ServiceReport,
-        standing: Standing,
+        standing: Standing<'_>,
         events: &mut EventQueue,
     ) -> i128 {
         let ServiceReport { app, class, bytes } = report;
@@ -272,22 +284,21 @@ impl Ledger {
             self.account_mut(app).defer(Bytes(bytes.unsigned_abs()), most);
         }
         let refund = self.charge_elsewhere(app, i128::from(bytes.min(0)));
-        if let Some(member) = standing.member.filter(|member| !member.is_present) {
+        if let Some((share, false)) = standing.member(app) {
             let account = self.account_mut(app);
             let [pending, before, lent] = [account.pending, before, account.lent].map(|bytes| i128::from(bytes.0));
             account.lent = account.pending;
             let change = if bytes > 0 { i128::from(bytes) } else { pending - before };
-            self.groups.add(member.group, member.present, change + before - lent);
+            self.lent.add(standing.shares, share, change + before - lent);
         }
         events.push(now, Event::PeerService { app, class, bytes, pending: self.pending(app) });
         // A flow without requests that lags behind v will start at v anyway.
         if standing.lag.is_none_or(|lag| lag == Bytes::ZERO) { refund } else { 0 }
     }
 
-    /// Other servers gave members of `group` service, or took some back, that have never been here; `present` members
-    /// are.
-    pub(crate) fn hear_of_strangers(&mut self, group: GroupId, present: u32, bytes: i64) {
-        self.groups.add(group, present, bytes.into());
+    /// Other servers gave members of `share` service, or took some back, that have never been here.
+    pub(crate) fn hear_of_strangers(&mut self, shares: &Shares, share: ShareId, bytes: i64) {
+        self.lent.add(shares, share, bytes.into());
     }
 
     /// Service elsewhere costs `delta` bytes more (or less) than was known; returns how far to move the tags of `app`.
@@ -341,7 +352,7 @@ impl Ledger {
 
     #[cfg(test)]
     pub(crate) fn capacities(&self) -> Vec<usize> {
-        let own = [self.charges.capacity(), self.accounts.capacity(), self.groups.capacity()];
+        let own = [self.charges.capacity(), self.accounts.capacity(), self.lent.capacity()];
         own.into_iter().chain(self.data.capacities()).chain(self.metadata.capacities()).collect()
     }
 
@@ -402,8 +413,14 @@ mod tests {
     }
 
     impl ServerA {
-        fn standing(&self) -> Standing {
-            Standing { lag: (!self.queued).then(|| self.tags.lag(self.v)), member: None }
+        fn lag(&self) -> Option<Bytes> {
+            (!self.queued).then(|| self.tags.lag(self.v))
+        }
+
+        /// y is in no share.
+        fn standing(&self) -> Standing<'static> {
+            const NONE: &Shares = &Shares::new();
+            Standing { lag: self.lag(), shares: NONE, now: self.v }
         }
 
         /// y sends a request of 1 MiB.

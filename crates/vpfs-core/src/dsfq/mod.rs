@@ -30,8 +30,8 @@
 //! not refunded. Otherwise an application could request a lot of service at one server, cancel it, and so get ahead of
 //! all others at every other server. With this rule it is never better off than with local shares.
 //!
-//! Applications that share one weight are accounted for one by one, and the group pays for what its members get
-//! elsewhere without being here (`groups`).
+//! Applications in a share are accounted for one by one, and the share pays for what its members get elsewhere without
+//! being here (`lent`).
 //!
 //! # An example
 //!
@@ -52,14 +52,14 @@
 //! | B reports −2: nothing is pending or charged, so nothing moves | 9 | 10 | 10 | 0 | 0 |
 
 mod division;
-mod groups;
 mod guard;
 mod ledger;
+mod lent;
 mod threshold;
 
 pub(crate) use ledger::{Change, Ledger, Standing};
 
-use crate::app_policy::GroupId;
+use crate::app_policy::ShareId;
 use crate::request::{ServiceClass, ServiceReport};
 use crate::settings::Sharing;
 use crate::units::{Bytes, Time};
@@ -69,8 +69,8 @@ pub trait SharedService {
     /// Other servers gave `report.app` this much service: delays its next requests [vPFS §III-B1].
     fn handle_peer(&mut self, now: Time, report: ServiceReport);
 
-    /// Other servers gave this much service to members of `group` that this server does not know.
-    fn handle_strangers(&mut self, now: Time, group: GroupId, class: ServiceClass, bytes: i64);
+    /// Other servers gave this much service to members of `share` that this server does not know.
+    fn handle_strangers(&mut self, now: Time, share: ShareId, class: ServiceClass, bytes: i64);
 
     /// The next amount to report to other servers. Call until `None`, after every input, as with dispatches.
     fn poll_report(&mut self, now: Time) -> Option<ServiceReport>;

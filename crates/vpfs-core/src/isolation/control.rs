@@ -65,7 +65,7 @@ impl Isolation {
         for index in 0..self.active.len() {
             self.meters[self.active[index].index()].end_window(now, elapsed);
         }
-        self.end_window_of_groups();
+        self.end_window_of_shares();
         let weights = self.active.iter().map(|app| self.meters[app.index()].part).sum::<u64>();
         let largest = self.active.iter().map(|app| self.meters[app.index()].footprint_ns).max();
         let usual = self.active.iter().map(|app| self.meters[app.index()].usual_ns).max().unwrap_or(0);
@@ -74,7 +74,7 @@ impl Isolation {
         self.bound.set_least(usual);
         let flows = self.active.len();
         let crowd = Crowd { flows, weights, whole, used, is_busy, largest: largest.unwrap_or(0), usual };
-        self.judge_groups(&crowd);
+        self.judge_shares(&crowd);
         let shortest = self.shortest_deadline();
         for index in 0..self.active.len() {
             let app = self.active[index];
@@ -228,8 +228,8 @@ impl Isolation {
     /// Storage that serves requests in any order serves each flow in proportion to its outstanding work. So a flow is
     /// bulk if it has the most work pending, or at least half as much; if it has enough pending to fill the storage; if
     /// it always has many requests pending; if it takes, or could take, more than its share in requests that are not
-    /// small; or if other servers have given it more than its share. Of a group of applications that share one weight
-    /// and have as much work pending together, the largest members are bulk.
+    /// small; or if other servers have given it more than its share. Of a share in which as much work is pending
+    /// together, the largest members are bulk.
     fn judge(&mut self, now: Time, app: AppId, crowd: &Crowd) -> Kind {
         let window_ns = self.bound.window_ns();
         let is_waiting = self.meters[app.index()].take_waiting(now).as_nanos() * 2 > u128::from(crowd.whole);
@@ -242,7 +242,7 @@ impl Isolation {
         // Other servers gave it more than its share already: protected here, it would get even more.
         let most = Bytes(4 * meter.usual_ns);
         let ahead = !self.queue.ledger.is_local() && self.queue.is_ahead(app, most);
-        let bulk = dominant || filling || greedy || deep || ahead || self.is_large_in_heavy_group(app);
+        let bulk = dominant || filling || greedy || deep || ahead || self.is_large_in_heavy_share(app);
         let kind = self.kind(app);
         let meter = &mut self.meters[app.index()];
         meter.modest = if bulk { 0 } else { meter.modest + 1 };

@@ -54,6 +54,7 @@ impl Isolation {
     /// Dispatches the next request, if one may be dispatched; see [`Scheduler::poll_dispatch`].
     pub(super) fn next_dispatch(&mut self, now: Time) -> Option<Dispatch> {
         self.held = None;
+        self.queue.pass_departures();
         let Some(preferred) = self.preferred(now) else { return self.next_by_share(now) };
         let first = self.first()?;
         if self.minima.owes(self.queue.requests.get(first.id).service.0)

@@ -82,7 +82,7 @@ impl Engine for Isolation {
             self.events.kept_capacity(),
             self.meters.capacity(),
             self.active.capacity(),
-            self.groups.capacity(),
+            self.share_uses.capacity(),
         ]);
         all
     }

@@ -33,7 +33,7 @@ pub(super) struct Meter {
     pub(super) queued_cost: Bytes,
     /// It is in the list of flows that were active in this window.
     pub(super) active: bool,
-    /// Its share of the last window relative to those of the others; see `groups`.
+    /// Its share of the last window relative to those of the others; see `share_use`.
     pub(super) part: u64,
     /// Device time of requests completed in this window.
     pub(super) used_ns: u64,

@@ -30,7 +30,6 @@ mod device_time;
 mod dispatching;
 mod drift;
 mod exchange;
-mod groups;
 mod in_flight;
 mod learning;
 mod memory;
@@ -41,6 +40,7 @@ mod prices;
 mod promises;
 mod quickest;
 mod reasons;
+mod share_use;
 #[cfg(test)]
 mod tests;
 
@@ -54,7 +54,6 @@ use congestion::Congestion;
 use device_time::{DeviceTimes, Done};
 use dispatching::{Hold, Turn};
 use drift::Drift;
-use groups::GroupUse;
 use in_flight::InFlight;
 use learning::Learning;
 use meter::{Kind, Meter};
@@ -63,8 +62,9 @@ use pace::Pace;
 use prices::Prices;
 use quickest::Quickest;
 use reasons::Reasons;
+use share_use::ShareUse;
 
-use crate::app_policy::{AppPolicy, GroupId};
+use crate::app_policy::{AppPolicy, ShareId, SharePolicy};
 use crate::dsfq::{Change, SharedService};
 use crate::event::{Event, EventQueue};
 use crate::fair::{FairQueue, Queued};
@@ -184,7 +184,7 @@ pub struct Isolation {
     meters: Vec<Meter>,
     /// The applications that were active in this control window.
     active: Vec<AppId>,
-    groups: Vec<GroupUse>,
+    share_uses: Vec<ShareUse>,
     window_since: Time,
     /// Until then an interactive flow is expected to send requests.
     protect_until: Time,
@@ -236,7 +236,7 @@ impl Isolation {
             pace: Pace::new(),
             meters: Vec::new(),
             active: Vec::new(),
-            groups: Vec::new(),
+            share_uses: Vec::new(),
             window_since: Time::ZERO,
             protect_until: Time::ZERO,
             standby_until: Time::ZERO,
@@ -309,16 +309,15 @@ impl Isolation {
         if self.queue.ledger.is_local() {
             return Bytes::ZERO;
         }
-        let standing = self.queue.standing(request.app);
         let in_unit = |bytes: Bytes| {
             let scaled = u128::from(bytes.0) * u128::from(charged.0) / u128::from(request.cost.0.max(1));
             Bytes(u64::try_from(scaled).unwrap_or(u64::MAX))
         };
         let reported = request.cost;
         let request = Request { cost: charged, elsewhere: request.elsewhere.map(in_unit), ..*request };
-        let group = standing.member.map(|member| member.group);
-        self.prices.note((request.app, group), request.op.into(), charged, reported);
-        self.queue.ledger.arrive(&request, reported, standing)
+        let share = self.queue.shares().share_of(request.app);
+        self.prices.note((request.app, share), request.op.into(), charged, reported);
+        self.queue.delay(&request, reported)
     }
 
     fn note_arrival(&mut self, now: Time, request: &Request, service: Bytes) {
@@ -326,7 +325,7 @@ impl Isolation {
         let idle_max = meter::idle_max(self.pace.usual_ns());
         if self.meter_mut(app).was_away(now, idle_max) {
             // Its earlier behaviour is no indication of what it does now.
-            self.set_kind(app, if self.is_in_heavy_group(app) { Kind::Bulk } else { Kind::Interactive });
+            self.set_kind(app, if self.is_in_heavy_share(app) { Kind::Bulk } else { Kind::Interactive });
         }
         let meter = self.meter_mut(app);
         meter.on_arrival(now, service.0);
@@ -610,6 +609,10 @@ impl Scheduler for Isolation {
         self.events.push(now, Event::WeightChanged { app, weight: policy.weight });
     }
 
+    fn set_share(&mut self, _now: Time, share: ShareId, policy: Option<&SharePolicy>) {
+        self.queue.set_share(share, policy);
+    }
+
     fn queued(&self) -> usize {
         self.queue.len()
     }
@@ -639,17 +642,16 @@ impl SharedService for Isolation {
         if self.queue.ledger.is_local() {
             return;
         }
-        let standing = self.queue.standing(report.app);
-        let who = (Some(report.app), standing.member.map(|member| member.group));
+        let who = (Some(report.app), self.queue.shares().share_of(report.app));
         let bytes = self.prices.here(who, report.class, report.bytes, self.cost_unit);
         let report = ServiceReport { bytes, ..report };
-        self.queue.hear(now, report, standing, &mut self.events);
+        self.queue.hear(now, report, &mut self.events);
     }
 
-    fn handle_strangers(&mut self, _now: Time, group: GroupId, class: ServiceClass, bytes: i64) {
+    fn handle_strangers(&mut self, _now: Time, share: ShareId, class: ServiceClass, bytes: i64) {
         if !self.queue.ledger.is_local() {
-            let bytes = self.prices.here((None, Some(group)), class, bytes, self.cost_unit);
-            self.queue.hear_of_strangers(group, bytes);
+            let bytes = self.prices.here((None, Some(share)), class, bytes, self.cost_unit);
+            self.queue.hear_of_strangers(share, bytes);
         }
     }
 

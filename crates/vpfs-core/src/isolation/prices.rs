@@ -7,16 +7,16 @@
 use alloc::vec::Vec;
 
 use super::Isolation;
-use crate::app_policy::GroupId;
+use crate::app_policy::ShareId;
 use crate::request::ServiceClass;
 use crate::settings::CostUnit;
 use crate::units::{AppId, Bytes};
 
-/// The recent price of each application's requests, and of each group's, by class.
+/// The recent price of each application's requests, and of those in each share, by class.
 #[derive(Debug, Default)]
 pub(super) struct Prices {
     of_apps: Vec<[Price; 2]>,
-    of_groups: Vec<[Price; 2]>,
+    of_shares: Vec<[Price; 2]>,
 }
 
 /// What was charged for a number of bytes; both are sums of which each request forgets an eighth.
@@ -30,22 +30,22 @@ impl Prices {
     /// A request of `bytes` is charged here. O(1).
     pub(super) fn note(
         &mut self,
-        (app, group): (AppId, Option<GroupId>),
+        (app, share): (AppId, Option<ShareId>),
         class: ServiceClass,
         charged: Bytes,
         bytes: Bytes,
     ) {
         note(&mut self.of_apps, app.index(), class, charged, bytes);
-        if let Some(group) = group {
-            note(&mut self.of_groups, group.index(), class, charged, bytes);
+        if let Some(share) = share {
+            note(&mut self.of_shares, share.index(), class, charged, bytes);
         }
     }
 
-    /// What `bytes` of service elsewhere cost here: by the price of the application, or of its group, or by a guess if
+    /// What `bytes` of service elsewhere cost here: by the price of the application, or of its share, or by a guess if
     /// neither has been here yet. O(1).
     pub(super) fn here(
         &self,
-        (app, group): (Option<AppId>, Option<GroupId>),
+        (app, share): (Option<AppId>, Option<ShareId>),
         class: ServiceClass,
         bytes: i64,
         unit: CostUnit,
@@ -57,7 +57,7 @@ impl Prices {
             prices.get(number?).map(|prices| prices[index(class)]).filter(|price| price.bytes > 0)
         };
         let known = of(&self.of_apps, app.map(AppId::index));
-        let known = known.or_else(|| of(&self.of_groups, group.map(GroupId::index)));
+        let known = known.or_else(|| of(&self.of_shares, share.map(ShareId::index)));
         let Price { charged, bytes: of } = known.unwrap_or(Price { charged: Isolation::NS_PER_BYTE, bytes: 1 });
         let here = i128::from(bytes) * i128::from(charged) / i128::from(of);
         i64::try_from(here).unwrap_or(if here < 0 { i64::MIN } else { i64::MAX })
@@ -87,8 +87,8 @@ mod tests {
     #[test]
     fn service_elsewhere_costs_what_it_would_cost_here() {
         let mut prices = Prices::default();
-        let group = Some(GroupId(0));
-        prices.note((AppId(1), group), ServiceClass::Data, Bytes(300), Bytes(100));
+        let share = Some(ShareId(0));
+        prices.note((AppId(1), share), ServiceClass::Data, Bytes(300), Bytes(100));
         let here = |app, class, bytes| prices.here((Some(AppId(app)), None), class, bytes, CostUnit::DeviceTime);
         assert_eq!(here(1, ServiceClass::Data, 50), 150);
         assert_eq!(here(1, ServiceClass::Data, -50), -150, "refunds too");
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(here(1, ServiceClass::Data, i64::MAX), i64::MAX);
         assert_eq!(prices.here((Some(AppId(1)), None), ServiceClass::Data, 50, CostUnit::Bytes), 50);
         for app in [None, Some(AppId(7))] {
-            assert_eq!(prices.here((app, group), ServiceClass::Data, 50, CostUnit::DeviceTime), 150, "its group's");
+            assert_eq!(prices.here((app, share), ServiceClass::Data, 50, CostUnit::DeviceTime), 150, "its share's");
         }
     }
 }

@@ -10,7 +10,7 @@ mod slots;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::app_policy::{AppPolicy, GroupId};
+use crate::app_policy::{AppPolicy, ShareId, SharePolicy};
 use crate::fair::{FairQueue, Queued};
 use crate::tags::Head;
 use entry::{SfqEntry, State};
@@ -148,10 +148,7 @@ impl Sfq {
         let Request { id, app, op, cost, .. } = *request;
         let delay = match self.queue.ledger.is_local() {
             true => Bytes::ZERO,
-            false => {
-                let standing = self.queue.standing(app);
-                self.queue.ledger.arrive(request, cost, standing)
-            }
+            false => self.queue.delay(request, cost),
         };
         let (arrival, lane) = (self.queue.next_arrival(), self.lane(op, cost));
         let position = self.queue.charge(app, arrival, [cost, delay]);
@@ -215,6 +212,7 @@ impl Sfq {
         if free == 0 {
             return None;
         }
+        self.queue.pass_departures();
         let (head, cost) = self.first(|_| true)?;
         let cost = self.slots.clamp(cost);
         if cost.get() <= free { Some(self.dispatch(now, head, cost, head)) } else { self.backfill(now, head, cost) }
@@ -383,6 +381,10 @@ impl Scheduler for Sfq {
         self.events.push(now, Event::WeightChanged { app, weight: policy.weight });
     }
 
+    fn set_share(&mut self, _now: Time, share: ShareId, policy: Option<&SharePolicy>) {
+        self.queue.set_share(share, policy);
+    }
+
     fn queued(&self) -> usize {
         self.queue.len()
     }
@@ -402,13 +404,12 @@ impl SharedService for Sfq {
         if self.queue.ledger.is_local() {
             return;
         }
-        let standing = self.queue.standing(report.app);
-        self.queue.hear(now, report, standing, &mut self.events);
+        self.queue.hear(now, report, &mut self.events);
     }
 
-    fn handle_strangers(&mut self, _now: Time, group: GroupId, _class: ServiceClass, bytes: i64) {
+    fn handle_strangers(&mut self, _now: Time, share: ShareId, _class: ServiceClass, bytes: i64) {
         if !self.queue.ledger.is_local() {
-            self.queue.hear_of_strangers(group, bytes);
+            self.queue.hear_of_strangers(share, bytes);
         }
     }
 

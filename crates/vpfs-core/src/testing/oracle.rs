@@ -9,7 +9,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::app_policy::{AppPolicy, GroupId};
+use crate::app_policy::{AppPolicy, ShareId};
 use crate::dsfq::{SharedService, pending_max};
 use crate::event::{Event, EventQueue};
 use crate::request::{Dispatch, Request, Rule, ServiceClass, ServiceReport};
@@ -544,5 +544,5 @@ impl SharedService for Oracle {
     }
 
     /// It has no groups.
-    fn handle_strangers(&mut self, _now: Time, _group: GroupId, _class: ServiceClass, _bytes: i64) {}
+    fn handle_strangers(&mut self, _now: Time, _share: ShareId, _class: ServiceClass, _bytes: i64) {}
 }

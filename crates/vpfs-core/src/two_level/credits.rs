@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 
 use super::TwoLevelEntry;
 use super::account::{Account, Basis, Due};
-use crate::app_policy::AppPolicy;
+use crate::app_policy::{AppPolicy, ShareId, SharePolicy};
 use crate::heap::{Heap, Item};
 use crate::list::List;
 use crate::request::{Request, Target};
@@ -184,7 +184,7 @@ impl Credits {
         *cost = cost.saturating_sub(estimated) + real;
     }
 
-    /// A request costs `real` instead of `charged`; for the start of other members of its group.
+    /// A request costs `real` instead of `charged`; for the start of others in its share.
     pub(super) fn correct_entry(&mut self, app: AppId, arrival: u64, [charged, real]: [Bytes; 2]) {
         self.shares.correct(app, arrival, i128::from(real.0) - i128::from(charged.0));
     }
@@ -257,7 +257,12 @@ impl Credits {
         self.flows.get(app.index()).map_or(Bytes::ZERO, |flow| flow.queued_cost)
     }
 
-    /// Sets the weight and the group of a flow.
+    /// Sets the weight of a share, and where it stands.
+    pub(super) fn set_share(&mut self, share: ShareId, policy: Option<&SharePolicy>) {
+        self.shares.set_share(share, policy);
+    }
+
+    /// Sets the weight of a flow, and where it stands.
     pub(super) fn set_app(&mut self, app: AppId, policy: &AppPolicy) {
         self.shares.set(app, policy);
         if self.flow_mut(app).queue.first().is_some() {

@@ -33,7 +33,7 @@ use deadline::DeadlineQueue;
 use depth_control::{Backlog, DepthControl, Passed};
 use profile::TargetProfile;
 
-use crate::app_policy::AppPolicy;
+use crate::app_policy::{AppPolicy, ShareId, SharePolicy};
 use crate::engine::{Engine, Handover};
 use crate::event::{Event, EventQueue};
 use crate::list::{Links, Node};
@@ -434,6 +434,10 @@ impl Scheduler for TwoLevel {
         self.profiles[app.index()] = target.map(|target| TargetProfile::new(target, before));
         self.control.set_class(app, target.is_some());
         self.credits.set_target(now, &self.requests, app, target.as_ref());
+    }
+
+    fn set_share(&mut self, _now: Time, share: ShareId, policy: Option<&SharePolicy>) {
+        self.credits.set_share(share, policy);
     }
 
     fn queued(&self) -> usize {

@@ -6,7 +6,7 @@ use thiserror::Error;
 use vpfs_core::hash::stable_hash;
 use vpfs_core::{ServerId, ServiceClass, TotalKind};
 
-/// An application as all servers identify it: the hash of its name, and of its group's if it has one.
+/// An application as all servers identify it: the hash of its name, and of the path of its share if it is in one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowKey(pub u64);
 
@@ -16,15 +16,15 @@ impl FlowKey {
         Self(stable_hash(name))
     }
 
-    /// The key of the member called `name` of a group of applications that share one weight: half of it tells the
-    /// group, also to servers where the member has never been. If two members have the same other half (in one of
+    /// The key of the application called `name` in the share at this path: half of it tells the share, also to servers
+    /// where the application has never been. If two members have the same other half (in one of
     /// 8,000 clusters with a thousand members), their service elsewhere is counted together. O(length).
-    pub fn of_member(group: &str, name: &str) -> Self {
-        Self(u64::from(Self::of(group).group_half()) << u32::BITS | stable_hash(name) & u64::from(u32::MAX))
+    pub fn of_member(path: &str, name: &str) -> Self {
+        Self(u64::from(Self::of(path).share_half()) << u32::BITS | stable_hash(name) & u64::from(u32::MAX))
     }
 
-    /// The half of a member's key that is the same for all members of its group.
-    pub(crate) const fn group_half(self) -> u32 {
+    /// The half of a member's key that is the same for all in its share.
+    pub(crate) const fn share_half(self) -> u32 {
         (self.0 >> u32::BITS) as u32
     }
 }

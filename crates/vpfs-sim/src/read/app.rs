@@ -25,12 +25,6 @@ pub(super) fn read(root: &Table<'_>, classes: &[Class]) -> Vec<App> {
             if !names.insert(app.name.clone()) {
                 table.refuse("name", format!("another application is called {:?}", app.name));
             }
-            if apps
-                .iter()
-                .any(|other: &App| other.group == app.group && app.group.is_some() && other.weight != app.weight)
-            {
-                table.refuse("weight", "differs from another member's of its group, which have one weight together");
-            }
             apps.push(app);
         }
     }
@@ -56,7 +50,7 @@ fn read_app(table: &Table<'_>, classes: &[Class]) -> Option<App> {
     let workload = workload::read(table, nodes)?;
     Some(App {
         weight: table.count("weight").and_then(Weight::new).unwrap_or(Weight::ONE),
-        group: read_group(table),
+        share: table.share_path("share"),
         cap: read_cap(table),
         target: read_target(table),
         minimum: read_minimum(table),
@@ -71,14 +65,6 @@ fn read_app(table: &Table<'_>, classes: &[Class]) -> Option<App> {
         layout,
         ..App::new(name, workload)
     })
-}
-
-fn read_group(table: &Table<'_>) -> Option<String> {
-    let group = table.text("group")?;
-    if group.trim().is_empty() {
-        table.refuse("group", "is empty; give it a name, or remove it");
-    }
-    Some(group.to_owned())
 }
 
 fn read_cap(table: &Table<'_>) -> Option<Cap> {

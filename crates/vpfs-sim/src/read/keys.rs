@@ -1,8 +1,10 @@
 //! Every key of a scenario file.
 
+use vpfs_config::SHARE;
 use vpfs_config::tunables::{Kind, Section, Tunable};
 
 const NAME: Kind = Kind::Text("a name");
+const PATH: Kind = Kind::Text("a name or a path such as \"physics/alice\"");
 const SWITCH: Kind = Kind::Choice(&["off", "on"]);
 const COUNT: Kind = Kind::Count;
 const SIZE: Kind = Kind::Size;
@@ -34,6 +36,7 @@ pub(super) const SECTIONS: &[&Section] = &[
     &PARTITION,
     &RESTART,
     &POLICY,
+    &SHARE,
     &APP,
     &REGION,
     &IOR,
@@ -72,6 +75,7 @@ pub(super) const ROOT: Section = Section {
         key("peers", Kind::Table("[peers]"), "The network between the servers' proxies.")
             .absent_means("a network without faults"),
         key("policy", Kind::List("[[policy]]"), "The policies to compare."),
+        key("share", Kind::List("[[share]]"), "The tree in which applications stand.").absent_means("none"),
         key("app", Kind::List("[[app]]"), "The applications."),
     ],
 };
@@ -178,9 +182,9 @@ pub(super) const APP: Section = Section {
     keys: &[
         key("name", NAME, "The name in tables."),
         key("copies", COUNT, "The number of equal applications; a number is appended to their names.").default("1").range("1", "10000"),
-        key("weight", COUNT, "Its weight.").default("1").range("1", "1000000"),
-        key("group", NAME, "The group with which it shares its weight, as automatic applications do; servers know a member from its first request on.")
-            .absent_means("a weight of its own"),
+        key("share", PATH, "The share that it is in, see `[[share]]`; servers know one in a share from its first request on.")
+            .absent_means("beside the shares at the top"),
+        key("weight", COUNT, "Its weight among those in the same share.").default("1").range("1", "1000000"),
         key("cap", RATE, "Its maximum rate, for the sum over all servers.").absent_means("no cap").range("1B/s", "1PB/s"),
         key("server_cap", RATE, "Its maximum rate at each server; not with `cap`.").absent_means("no cap").range("1B/s", "1PB/s"),
         key("burst", SIZE, "The amount that it may transfer at once after it was idle, with `cap` or `server_cap`.")

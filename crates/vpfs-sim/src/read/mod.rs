@@ -58,6 +58,7 @@ fn read(root: &Table<'_>, file: &str, files: Files<'_>) -> Scenario {
         node_link: root.has("node_link").then(|| read_node_link(root)),
         peers: servers::read_peers(&root.table("peers", &keys::PEERS)),
         policies,
+        shares: root.shares(),
         apps,
     }
 }

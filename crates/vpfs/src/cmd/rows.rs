@@ -227,7 +227,7 @@ pub(super) mod tests {
         let app = |app: &str, work, seconds| App {
             app: app.to_owned(),
             automatic: false,
-            group: None,
+            shares: Vec::new(),
             weight: 2,
             bulk: true,
             due_seconds: seconds,

@@ -1,6 +1,6 @@
 //! The time of an application's requests, divided by what it was for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use vpfs_admin::api::{App, AtServer, Best, Slower, Span, Storage, Waits};
@@ -174,19 +174,26 @@ fn quietest<'a>(app: &'a App, alike: &'a Storage) -> &'a Storage {
     alone.filter(|alone| alone.quiet_seconds.is_some()).unwrap_or(alike)
 }
 
-/// Its weight's part of the weights of those that had requests; a group has one weight, in equal parts.
+/// Its weight's part of the weights beside it for which somebody had requests, of that of its share, and so on.
 fn share(server: &AtServer, app: &App) -> f64 {
-    let members = |group: Option<u32>| match group {
-        None => 1.0,
-        Some(_) => server.apps.iter().filter(|other| other.group == group).count() as f64,
-    };
-    let own = |app: &App| f64::from(app.weight) / members(app.group);
-    own(app) / server.apps.iter().map(own).sum::<f64>()
+    let parts = (0..=app.shares.len()).map(|level| {
+        let inside = server.apps.iter().filter(|other| other.shares.starts_with(&app.shares[..level]));
+        // Each application that is not in a further share, and each share once.
+        let beside: BTreeSet<_> = inside.map(|other| at(other, level)).collect();
+        let whole: f64 = beside.iter().map(|(_, weight)| f64::from(*weight)).sum();
+        f64::from(at(app, level).1) / whole
+    });
+    parts.product()
+}
+
+/// What an application is, or belongs to, so many shares below the top, and the weight of that.
+fn at(app: &App, level: usize) -> (Result<&str, &str>, u32) {
+    app.shares.get(level).map_or((Ok(&app.app), app.weight), |share| (Err(&share.share), share.weight))
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use vpfs_admin::api::{Behind, Work};
+    use vpfs_admin::api::{Behind, InShare, Work};
 
     use super::*;
 
@@ -223,7 +230,7 @@ pub(super) mod tests {
         App {
             app: name.to_owned(),
             automatic: false,
-            group: None,
+            shares: Vec::new(),
             weight: 1,
             bulk: false,
             due_seconds: 5.0,
@@ -283,7 +290,7 @@ pub(super) mod tests {
 
     /// Symptom: with `auto_share = "each"`, automatic applications were told a part of one weight as their share.
     #[test]
-    fn groups_have_one_weight_and_others_each_their_own() {
+    fn those_in_a_share_divide_its_weight_and_others_have_their_own() {
         let mut apps = ["named", "uid:1", "uid:2"].map(|name| app(name, [0.0, 1.0, 1.0], name));
         let shares = |apps: &[App; 3]| {
             let span = span(apps.to_vec());
@@ -291,7 +298,10 @@ pub(super) mod tests {
         };
         apps[1..].iter_mut().for_each(|app| (app.automatic, app.weight) = (true, 2));
         assert_eq!(shares(&apps), [0.2, 0.4]);
-        apps[1..].iter_mut().for_each(|app| app.group = Some(7));
-        assert_eq!(shares(&apps), [1.0 / 3.0, 1.0 / 3.0]);
+        let within = |path: &str| InShare { share: path.to_owned(), weight: 3 };
+        apps[1..].iter_mut().for_each(|app| app.shares = vec![within("auto")]);
+        assert_eq!(shares(&apps), [1.0 / 4.0, 3.0 / 8.0]);
+        apps[1].shares.push(within("auto/one"));
+        assert_eq!(shares(&apps), [1.0 / 4.0, 9.0 / 20.0], "3 beside the other one's 2");
     }
 }

@@ -1,0 +1,244 @@
+//! Trees of shares against recursive water-filling: what is due to each application by weights and demands.
+
+mod common;
+
+use std::ops::Range;
+
+use common::{depth, weight};
+use vpfs_core::testing::Random;
+use vpfs_core::{
+    AppId, AppPolicy, Bytes, Deadlines, OpKind, Policy, PolicyKind, Request, RequestId, Scheduler, Settings, ShareId,
+    SharePolicy, SlotCostTable, Time,
+};
+
+/// What an application does in a phase.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Activity {
+    Idle,
+    /// Always has requests queued.
+    Greedy,
+    /// Asks for this part of the storage.
+    Asks(f64),
+}
+
+/// An application, or a share with what is in it.
+#[derive(Debug)]
+enum Tree {
+    App { app: AppId, weight: u32 },
+    Share { share: ShareId, weight: u32, inside: Vec<Tree> },
+}
+
+impl Tree {
+    fn weight(&self) -> u32 {
+        let (Self::App { weight, .. } | Self::Share { weight, .. }) = self;
+        *weight
+    }
+}
+
+/// Siblings; `[apps, shares]` are the numbers given so far.
+fn siblings(random: &mut Random, levels: u32, numbers: &mut [u32; 2]) -> Vec<Tree> {
+    let count = if levels == 4 { 2 + random.below(3) } else { 1 + random.below(3) };
+    let one = |random: &mut Random, numbers: &mut [u32; 2]| {
+        let is_share = levels > 0 && random.below(3) > 0 && numbers[0] < 12;
+        let most = if random.below(4) == 0 { 1000 } else { 8 };
+        let weight = 1 + random.below(most);
+        let number = &mut numbers[usize::from(is_share)];
+        *number += 1;
+        let number = *number - 1;
+        if is_share {
+            Tree::Share { share: ShareId(number), weight, inside: siblings(random, levels - 1, numbers) }
+        } else {
+            Tree::App { app: AppId(number), weight }
+        }
+    };
+    (0..count).map(|_| one(random, numbers)).collect()
+}
+
+/// The part of the storage that each application can use, at most.
+fn demand(tree: &Tree, active: &[Activity]) -> f64 {
+    match tree {
+        Tree::App { app, .. } => match active[app.index()] {
+            Activity::Idle => 0.0,
+            Activity::Greedy => f64::INFINITY,
+            Activity::Asks(part) => part,
+        },
+        Tree::Share { inside, .. } => inside.iter().map(|tree| demand(tree, active)).sum(),
+    }
+}
+
+/// Gives `part` of the storage to these siblings: to each as much as it asks for, but no more than its weight allows
+/// while others want more.
+fn fill(siblings: &[Tree], part: f64, active: &[Activity], due: &mut [f64]) {
+    let mut left = part;
+    let mut wanting: Vec<(&Tree, f64)> = siblings.iter().map(|tree| (tree, demand(tree, active))).collect();
+    wanting.retain(|(_, demand)| *demand > 0.0);
+    loop {
+        let weights: f64 = wanting.iter().map(|(tree, _)| f64::from(tree.weight())).sum();
+        let fair = |tree: &Tree| left * f64::from(tree.weight()) / weights;
+        let content = wanting.iter().position(|(tree, demand)| *demand <= fair(tree));
+        let Some(content) = content else {
+            wanting.iter().for_each(|(tree, _)| give(tree, fair(tree), active, due));
+            return;
+        };
+        let (tree, demand) = wanting.swap_remove(content);
+        give(tree, demand, active, due);
+        left -= demand;
+    }
+}
+
+fn give(tree: &Tree, part: f64, active: &[Activity], due: &mut [f64]) {
+    match tree {
+        Tree::App { app, .. } => due[app.index()] = part,
+        Tree::Share { inside, .. } => fill(inside, part, active, due),
+    }
+}
+
+fn due(tree: &[Tree], active: &[Activity]) -> Vec<f64> {
+    let mut due = vec![0.0; active.len()];
+    fill(tree, 1.0, active, &mut due);
+    due
+}
+
+/// Storage that serves one byte in a nanosecond, one request after another.
+struct Storage {
+    scheduler: Policy,
+    now: u64,
+    free: Vec<RequestId>,
+    next_id: u32,
+    served: Vec<u64>,
+}
+
+impl Storage {
+    fn new(kind: PolicyKind, tree: &[Tree], apps: usize) -> Self {
+        let mut settings = Settings::new(kind, depth(1), SlotCostTable::uniform());
+        settings.two_level.deadlines = Deadlines::Paper;
+        let mut storage =
+            Self { scheduler: Policy::new(&settings, 0), now: 0, free: Vec::new(), next_id: 0, served: vec![0; apps] };
+        storage.set(tree, None);
+        storage
+    }
+
+    fn set(&mut self, siblings: &[Tree], parent: Option<ShareId>) {
+        let at = Time::from_nanos(self.now);
+        for tree in siblings {
+            let weight = weight(tree.weight());
+            match tree {
+                Tree::App { app, .. } => {
+                    self.scheduler.set_app(at, *app, &AppPolicy { share: parent, ..AppPolicy::weighted(weight) });
+                }
+                Tree::Share { share, inside, .. } => {
+                    self.scheduler.set_share(at, *share, Some(&SharePolicy { weight, parent }));
+                    self.set(inside, Some(*share));
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, app: AppId, cost: u64) {
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.next_id += 1;
+            RequestId(self.next_id - 1)
+        });
+        let request = Request::new(id, app, OpKind::Write, Bytes(cost));
+        self.scheduler.enqueue(Time::from_nanos(self.now), request);
+    }
+
+    /// Serves for `length` with requests of these costs; greedy applications replace each of their requests, others send
+    /// one in each `every`. Returns what each got.
+    fn run(&mut self, active: &[Activity], costs: &[u64], length: u64, every: u64) -> Vec<u64> {
+        let end = self.now + length;
+        self.served.fill(0);
+        let asking: Vec<usize> = (0..active.len()).filter(|app| matches!(active[*app], Activity::Asks(_))).collect();
+        // They do not all come at the same time.
+        let mut next: Vec<u64> = asking.iter().map(|app| self.now + every / 17 * (*app as u64 % 17)).collect();
+        while self.now < end {
+            for (index, &app) in asking.iter().enumerate() {
+                while next[index] <= self.now {
+                    self.send(AppId(u32::try_from(app).unwrap()), costs[app]);
+                    next[index] += every;
+                }
+            }
+            let Some(dispatch) = self.scheduler.poll_dispatch(Time::from_nanos(self.now)) else {
+                self.now = next.iter().copied().min().unwrap_or(end).max(self.now);
+                continue;
+            };
+            let app = dispatch.app;
+            let took = costs[app.index()].max(1);
+            self.now += took;
+            self.scheduler.complete(Time::from_nanos(self.now), dispatch.id);
+            self.free.push(dispatch.id);
+            self.served[app.index()] += took;
+            if active[app.index()] == Activity::Greedy {
+                self.send(app, took);
+            }
+        }
+        self.served.clone()
+    }
+}
+
+/// What applications do next. Those that ask for a part ask for less than would be due to them if they were greedy.
+fn activities(random: &mut Random, tree: &[Tree], apps: usize, asking: bool) -> Vec<Activity> {
+    let mut active: Vec<Activity> =
+        (0..apps).map(|_| if random.below(3) == 0 { Activity::Idle } else { Activity::Greedy }).collect();
+    active[random.below(u32::try_from(apps).unwrap()) as usize] = Activity::Greedy;
+    let greedy = due(tree, &active);
+    for app in (0..apps).filter(|app| greedy[*app] > 0.0 && greedy[*app] < 1.0) {
+        if asking && random.below(3) == 0 {
+            active[app] = Activity::Asks(greedy[app] * f64::from(1 + random.below(7)) / 10.0);
+        }
+    }
+    active
+}
+
+/// The largest deviation from what is due, over all applications and some phases with different activities.
+fn deviation(kind: PolicyKind, seed: u64, requests: u64, asking: bool) -> f64 {
+    const LENGTH: u64 = 1 << 52;
+    let random = &mut Random::new(seed);
+    let mut numbers = [0; 2];
+    let tree = siblings(random, 4, &mut numbers);
+    let apps = numbers[0] as usize;
+    let mut storage = Storage::new(kind, &tree, apps);
+    let mut worst: f64 = 0.0;
+    for _ in 0..2 {
+        let active = activities(random, &tree, apps, asking);
+        let due = due(&tree, &active);
+        let costs: Vec<u64> = due.iter().map(|part| (part * LENGTH as f64) as u64 / requests).collect();
+        for app in (0..apps).filter(|app| active[*app] == Activity::Greedy) {
+            (0..2).for_each(|_| storage.send(AppId(u32::try_from(app).unwrap()), costs[app]));
+        }
+        storage.run(&active, &costs, LENGTH / 8, LENGTH / requests);
+        let got = storage.run(&active, &costs, LENGTH, LENGTH / requests);
+        for (app, due) in due.iter().enumerate().filter(|(_, due)| **due > 0.0) {
+            let error = got[app] as f64 / LENGTH as f64 / due - 1.0;
+            worst = worst.max(error.abs());
+        }
+        // Whatever is still queued is served before the next phase.
+        storage.run(&vec![Activity::Idle; apps], &costs, LENGTH / 4, LENGTH);
+    }
+    worst
+}
+
+/// The deviations in these trees, the largest last.
+fn deviations(kind: PolicyKind, seeds: Range<u64>, asking: bool) -> Vec<f64> {
+    const REQUESTS: u64 = 400;
+    let mut all: Vec<f64> = seeds.map(|seed| deviation(kind, seed, REQUESTS, asking)).collect();
+    all.sort_by(f64::total_cmp);
+    println!("{}: {:.4} in half of the trees, {:.4} at most", kind.name(), all[all.len() / 2], all[all.len() - 1]);
+    all
+}
+
+#[test]
+fn five_thousand_trees_of_applications_that_come_and_go() {
+    let deviations = deviations(PolicyKind::SfqD, 0..5_000, false);
+    assert!(deviations[4_999] < 0.01);
+}
+
+/// Others get what these leave, those beside them first, although they come and go with each of their requests.
+///
+/// Symptom: 33 times of what was due, or nothing. Cause: a tag that was given beside somebody who then left stayed.
+#[test]
+fn five_thousand_trees_with_applications_that_ask_for_little() {
+    let deviations = deviations(PolicyKind::SfqD, 5_000..10_000, true);
+    // In three of a thousand trees, tags that were due before the latest departure was noticed lose up to a request.
+    assert!(deviations[4_980] < 0.01 && deviations[4_999] < 0.2);
+}
