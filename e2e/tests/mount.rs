@@ -515,10 +515,13 @@ fn who_waits_for_his_turn_holds_nobody_up() {
     });
     fs::write(overlay.path("mnt/out/a"), vec![1; 300_000]).expect("it is written");
     run(Command::new("dd").args(["if=/dev/zero", "of=b", "bs=1000", "count=1"]).current_dir(overlay.path("mnt")));
+    let program = vpfs().display().to_string();
+    let own = ["--reuid=2003", "--regid=2003", "--clear-groups", &program, "run", "--weight", "4", "--", "cat", "b"];
+    run(Command::new("setpriv").args(own).current_dir(overlay.path("mnt")));
     assert!(matches!(held.try_wait(), Ok(None)), "it waits");
     let seen = overlay.applications();
-    for app in ["file", "program", "uid:0"] {
-        assert!(seen.contains(app), "{app}: {seen}");
+    for app in ["file ", "program ", "uid:0 ", "uid:2003/weight:4 "] {
+        assert!(seen.lines().any(|line| line.trim_start().starts_with(app)), "{app}: {seen}");
     }
     // Nothing is lost: it goes on when it may.
     fs::write(overlay.path("vpfs.toml"), SHARES.replace("server_cap = \"1B/s\"\nburst = \"1B\"", "")).expect("a file");

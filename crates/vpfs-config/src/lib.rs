@@ -43,7 +43,7 @@ pub use schema::{tunables, units};
 pub use vpfs_toml::app_table::{AppEntry, AppTable, Place};
 pub use vpfs_toml::apps::{App, Cap};
 pub use vpfs_toml::clients::{
-    AppIndex, Auto, AutoBy, AutoKey, AutoShare, HOSTS_LIMIT, Identify, Identity, Ids, Program, Rule,
+    AppIndex, Auto, AutoBy, AutoKey, AutoShare, HOSTS_LIMIT, Identify, Identity, Ids, Program, Rule, RunOf, RunWeight,
 };
 pub use vpfs_toml::config::{Change, Config, Diff};
 pub use vpfs_toml::host_list::{HostList, HostSet};

@@ -1,6 +1,6 @@
 //! Files whose servers are mounts: programs of a host instead of clients.
 
-use vpfs_config::{AppIndex, AppTable, AutoKey, Config, Identity, Program};
+use vpfs_config::{AppIndex, AppTable, AutoKey, Config, Identity, Program, RunWeight};
 use vpfs_core::PolicyKind;
 
 const MOUNT: &str = "[[server]]\nname = \"m\"\naddress = \"mount://c001\"\n";
@@ -10,7 +10,7 @@ fn problems(text: &str) -> String {
 }
 
 const SOMEBODY: Program<'_> =
-    Program { uid: 1000, gids: &[100], cgroup: "/user.slice", executable: "/usr/bin/python3", file: "home/a" };
+    Program { uid: 1000, gids: &[100], cgroup: "/user.slice", executable: "/usr/bin/python3", file: "home/a", weight: None };
 
 #[test]
 fn programs_match_by_executable_group_and_file() {
@@ -30,8 +30,6 @@ fn programs_match_by_executable_group_and_file() {
     assert_eq!(who.identify_program(&Program { file: "home/x.tmp", ..SOMEBODY }), auto(), "* is one name");
     assert_eq!(who.identify_program(&Program { gids: &[7, 50], ..SOMEBODY }), app(3));
     assert_eq!(who.identify_program(&SOMEBODY), auto());
-    assert!(who.looks_at_programs());
-    assert!(!Config::parse("f", MOUNT).unwrap().resolve(&|_| Vec::new()).looks_at_programs());
 }
 
 fn auto() -> Identity {
@@ -62,6 +60,28 @@ fn jobs_are_those_of_slurm() {
     let mut table = AppTable::new(&config);
     let id = table.assign(job);
     assert_eq!(table.get(id).map(|entry| entry.name.as_str()), Some("job:4711"));
+}
+
+/// A user can divide his own share, and not raise it.
+#[test]
+fn commands_have_weights_in_their_users_share() {
+    for (text, all) in [("", "auto/"), ("[apps]\nauto_share = \"each\"\nauto_weight = 7\n", "")] {
+        let config = Config::parse("f", &format!("{MOUNT}{text}")).unwrap();
+        let (who, mut table) = (config.resolve(&|_| Vec::new()), AppTable::new(&config));
+        let mut entry = |weight| {
+            let id = table.assign(who.identify_program(&Program { weight, ..SOMEBODY }));
+            let entry = table.get(id).unwrap().clone();
+            let place = entry.share.unwrap();
+            (entry.name, entry.policy.weight.get(), place.path, place.weight.get())
+        };
+        let (path, weight) = (format!("{all}uid:1000"), if all.is_empty() { 7 } else { 1 });
+        assert_eq!(entry(None), ("uid:1000".to_owned(), 1, path.clone(), weight));
+        assert_eq!(entry(RunWeight::new(4)), ("uid:1000/weight:4".to_owned(), 4, path, weight));
+    }
+    assert_eq!((RunWeight::new(0), RunWeight::new(11)), (None, None));
+    let rule = Config::parse("f", &format!("{MOUNT}[[app]]\nname = \"a\"\nuids = 1000\n")).unwrap();
+    let of_rule = rule.resolve(&|_| Vec::new()).identify_program(&Program { weight: RunWeight::new(4), ..SOMEBODY });
+    assert_eq!(of_rule, Identity::App(AppIndex(0)), "what the administrator says goes first");
 }
 
 #[test]

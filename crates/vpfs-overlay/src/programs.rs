@@ -2,14 +2,19 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io::Read;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+use vpfs_config::RunWeight;
 
 use crate::caller::{Caller, groups};
 use crate::inodes::lock;
 
 /// How long a program is believed to be what it was: it may execute another one, or be moved to another group.
 const BELIEVED: Duration = Duration::from_secs(1);
+/// Beyond, no variable is looked for.
+const ENVIRONMENT_MAX: u64 = 1 << 20;
 /// The most programs to remember.
 const PROGRAMS_MAX: usize = 4096;
 
@@ -20,15 +25,12 @@ pub(crate) struct Program {
     pub(crate) gids: Vec<u32>,
     pub(crate) cgroup: String,
     pub(crate) executable: String,
+    /// As `vpfs run` wrote it into its environment.
+    pub(crate) weight: Option<RunWeight>,
 }
 
 impl Program {
-    /// As far as the request says.
-    pub(crate) fn stated(caller: Caller) -> Self {
-        Self { uid: caller.uid, gids: vec![caller.gid], ..Self::default() }
-    }
-
-    /// All of it. What cannot be seen, because the program has ended or is in another PID namespace, is empty.
+    /// What cannot be seen, because the program has ended or is in another PID namespace, is empty.
     fn look(caller: Caller) -> Self {
         let Caller { uid, gid, pid } = caller;
         let executable = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
@@ -38,6 +40,7 @@ impl Program {
             gids: groups(pid).iter().map(|group| group.as_raw()).chain([gid]).collect(),
             cgroup: deepest(&cgroups).to_owned(),
             executable: executable.to_string_lossy().into_owned(),
+            weight: weight(pid),
         }
     }
 }
@@ -46,6 +49,15 @@ impl Program {
 fn deepest(cgroups: &str) -> &str {
     let paths = cgroups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
     paths.max_by_key(|path| path.len()).unwrap_or_default()
+}
+
+/// What the environment says that a program began with.
+fn weight(pid: u32) -> Option<RunWeight> {
+    let mut environment = Vec::new();
+    fs::File::open(format!("/proc/{pid}/environ")).ok()?.take(ENVIRONMENT_MAX).read_to_end(&mut environment).ok()?;
+    let value = |variable: &[u8]| variable.strip_prefix(RunWeight::VARIABLE.as_bytes())?.strip_prefix(b"=")?.to_vec().into();
+    let found: Vec<u8> = environment.split(|byte| *byte == 0).find_map(value)?;
+    RunWeight::new(std::str::from_utf8(&found).ok()?.parse().ok()?)
 }
 
 /// Programs that were seen a moment ago.

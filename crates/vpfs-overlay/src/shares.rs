@@ -66,11 +66,8 @@ impl Shares {
         Opener { program, file, app: AtomicU64::new(u64::MAX) }
     }
 
-    /// The program that asks and its file, as far as rules are about them.
+    /// The program that asks, and its file.
     fn look(&self, overlay: &Overlay, caller: Caller, inode: Option<&Inode>) -> (Arc<Program>, String) {
-        if !self.turns.looks_at_programs() {
-            return (Arc::new(Program::stated(caller)), String::new());
-        }
         let file = inode.map(|inode| overlay.below(inode).to_string_lossy().into_owned());
         (self.programs.get(caller), file.unwrap_or_default())
     }
@@ -87,8 +84,8 @@ impl Shares {
     }
 
     fn app(&self, program: &Program, file: &str) -> AppId {
-        let Program { uid, gids, cgroup, executable } = program;
-        self.turns.app(&vpfs_config::Program { uid: *uid, gids, cgroup, executable, file })
+        let Program { uid, gids, cgroup, executable, weight } = program;
+        self.turns.app(&vpfs_config::Program { uid: *uid, gids, cgroup, executable, file, weight: *weight })
     }
 }
 

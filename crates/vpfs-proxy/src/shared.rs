@@ -86,10 +86,6 @@ impl Rules {
         Self::new(config, &|_| Vec::new())
     }
 
-    pub(crate) fn looks_at_programs(&self) -> bool {
-        self.identify.looks_at_programs()
-    }
-
     /// Who connects from this address.
     pub(crate) fn requester(&self, ip: IpAddr) -> Requester {
         let may_manage = self.may_manage;

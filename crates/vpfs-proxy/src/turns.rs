@@ -35,11 +35,6 @@ impl Turns {
         self.shared.generation()
     }
 
-    /// Whether rules are about more than users.
-    pub fn looks_at_programs(&self) -> bool {
-        self.shared.rules().looks_at_programs()
-    }
-
     /// Asks for the turn of a request of `bytes`, 0 for metadata. It may have come at once; otherwise, whoever asked
     /// says what to do then.
     pub fn ask(&self, app: AppId, op: OpKind, bytes: u64) -> Result<Turn, Waiting> {

@@ -120,8 +120,22 @@ impl AppTable {
 
     fn automatic(&self, key: AutoKey) -> AppEntry {
         let share = self.rule.share.path(key).map(|path| Place { path, weight: self.rule.weight });
-        let policy = AppPolicy::weighted(if share.is_some() { Weight::ONE } else { self.rule.weight });
-        AppEntry { name: key.to_string(), is_automatic: true, share, policy }
+        let share = if self.rule.have_runs { Some(self.place_of_owner(key, share)) } else { share };
+        let weight = match (key, &share) {
+            (AutoKey::Run(_, weight), _) => weight.weight(),
+            (_, Some(_)) => Weight::ONE,
+            (_, None) => self.rule.weight,
+        };
+        AppEntry { name: key.to_string(), is_automatic: true, share, policy: AppPolicy::weighted(weight) }
+    }
+
+    /// A share of its user's or job's own, in the one of all.
+    fn place_of_owner(&self, key: AutoKey, of_all: Option<Place>) -> Place {
+        let owner = key.owner();
+        match of_all {
+            Some(Place { path, .. }) => Place { path: format!("{path}/{owner}"), weight: Weight::ONE },
+            None => Place { path: owner.to_string(), weight: self.rule.weight },
+        }
     }
 
     /// Returns `id` if the entry differs from the one before.

@@ -205,6 +205,7 @@ fn read_auto(reader: &Reader<'_>, are_mounts: bool) -> Auto {
     Auto {
         by,
         limit: usize::try_from(reader.number_or_default("auto_limit")).unwrap_or(usize::MAX),
+        have_runs: are_mounts,
         weight: weight(reader, "auto_weight"),
         share: read_auto_share(reader, by),
     }

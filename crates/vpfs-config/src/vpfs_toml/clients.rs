@@ -38,6 +38,8 @@ pub struct Auto {
     pub by: AutoBy,
     /// The maximum number.
     pub limit: usize,
+    /// Programs of a mount: each user and each job has a share, in which commands have weights of their own.
+    pub have_runs: bool,
     /// The weight of each share of them.
     pub weight: Weight,
     /// Which of them are in a share.
@@ -71,7 +73,7 @@ impl AutoShare {
                 let network = Ipv6Addr::from_bits(ip.to_bits() & !u128::MAX.unbounded_shr(Self::PREFIX_V6.into()));
                 Some(format!("{AUTO}:{network}"))
             }
-            (Self::Together, _) | (Self::Network(_), AutoKey::Uid(_) | AutoKey::Job(_)) => Some(AUTO.to_owned()),
+            (Self::Together | Self::Network(_), _) => Some(AUTO.to_owned()),
         }
     }
 }
@@ -162,6 +164,34 @@ pub struct Program<'a> {
     pub executable: &'a str,
     /// The path of the file below the mount.
     pub file: &'a str,
+    /// The weight that its user gave it among his own programs.
+    pub weight: Option<RunWeight>,
+}
+
+/// The weight of a command among its user's others. There are few, so that nobody makes applications without number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RunWeight(u8);
+
+impl RunWeight {
+    /// The environment variable that carries it from `vpfs run` to all processes of a command.
+    pub const VARIABLE: &str = "VPFS_WEIGHT";
+    /// The largest one.
+    pub const MAX: u8 = 10;
+
+    /// `None` if it is not from 1 to 10.
+    pub fn new(weight: u8) -> Option<Self> {
+        (1..=Self::MAX).contains(&weight).then_some(Self(weight))
+    }
+
+    pub(crate) fn weight(self) -> Weight {
+        Weight::new(self.0.into()).unwrap_or(Weight::ONE)
+    }
+}
+
+impl fmt::Display for RunWeight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
 }
 
 impl Program<'_> {
@@ -187,7 +217,8 @@ pub enum Identity {
     Auto(AutoKey),
 }
 
-/// The client host, user or job of an automatic application. Displays as `host:10.1.2.3`, `uid:1000` or `job:4711`.
+/// The client host, user or job of an automatic application. Displays as `host:10.1.2.3`, `uid:1000`, `job:4711` or
+/// `uid:1000/weight:4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AutoKey {
     /// A client host.
@@ -196,6 +227,28 @@ pub enum AutoKey {
     Uid(u32),
     /// A Slurm job.
     Job(u32),
+    /// The commands of a user, or of a job's user, that have this weight among the user's, or the job's, programs.
+    Run(RunOf, RunWeight),
+}
+
+/// In whose share commands run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RunOf {
+    /// A user's.
+    Uid(u32),
+    /// A job's.
+    Job(u32),
+}
+
+impl AutoKey {
+    /// Whose programs these are.
+    pub(crate) fn owner(self) -> Self {
+        match self {
+            Self::Run(RunOf::Uid(uid), _) => Self::Uid(uid),
+            Self::Run(RunOf::Job(job), _) => Self::Job(job),
+            other => other,
+        }
+    }
 }
 
 impl fmt::Display for AutoKey {
@@ -204,6 +257,7 @@ impl fmt::Display for AutoKey {
             Self::Host(ip) => write!(f, "host:{ip}"),
             Self::Uid(uid) => write!(f, "uid:{uid}"),
             Self::Job(job) => write!(f, "job:{job}"),
+            Self::Run(_, weight) => write!(f, "{}/weight:{weight}", self.owner()),
         }
     }
 }
@@ -246,21 +300,21 @@ impl Identify {
         }
     }
 
-    /// Whether more than a program's user decides.
-    pub fn looks_at_programs(&self) -> bool {
-        self.auto == AutoBy::Job || self.rules.iter().any(|(_, matcher)| matcher.rule.is_of_program() || matcher.rule.gids.is_some())
-    }
-
     /// The application of a program that uses a mount. O(number of applications and patterns), no allocation.
     pub fn identify_program(&self, program: &Program<'_>) -> Identity {
         if let Some((app, _)) = self.rules.iter().find(|(_, matcher)| matcher.rule.has_program(program)) {
             return Identity::App(*app);
         }
-        match (self.auto, program.job()) {
-            (AutoBy::Off, _) => Identity::App(self.default),
-            (AutoBy::Job, Some(job)) => Identity::Auto(AutoKey::Job(job)),
-            _ => Identity::Auto(AutoKey::Uid(program.uid)),
-        }
+        let owner = match (self.auto, program.job()) {
+            (AutoBy::Off, _) => return Identity::App(self.default),
+            (AutoBy::Job, Some(job)) => RunOf::Job(job),
+            _ => RunOf::Uid(program.uid),
+        };
+        Identity::Auto(match (owner, program.weight) {
+            (_, Some(weight)) => AutoKey::Run(owner, weight),
+            (RunOf::Uid(uid), None) => AutoKey::Uid(uid),
+            (RunOf::Job(job), None) => AutoKey::Job(job),
+        })
     }
 }
 

@@ -10,7 +10,7 @@ use vpfs_core::ServerId;
 
 use super::apps::{self, App, Capacity};
 use super::clients::{self, Identify};
-use super::clients::{AppIndex, Auto};
+use super::clients::{AppIndex, Auto, AutoShare};
 use super::history;
 use super::host_list::HostSet;
 use super::keys::{ROOT, SECTIONS, SOCKETS};
@@ -21,7 +21,7 @@ use super::overlaps;
 use super::peers::{self, Peers};
 use super::profile::Files;
 use super::scheduler::{self, SchedulerConfig};
-use super::shares::{self, Share};
+use super::shares::{self, AUTO, Share};
 use super::trust::{self, Trust};
 use super::web::{self, Web};
 use crate::schema::file::read_text;
@@ -112,6 +112,10 @@ impl Config {
         let bound: Vec<_> = listeners.iter().map(|listener| listener.app).collect();
         apps::warn_of_unreachable(root, &apps, &bound, are_mounts);
         apps::warn_of_no_target(root, &apps, kind);
+        let mut shares = shares;
+        if are_mounts && apps.auto.share == AutoShare::Together {
+            shares.push(Share { path: AUTO.to_owned(), weight: apps.auto.weight });
+        }
         if scheduler.observed.is_some() {
             apps.list.iter_mut().for_each(|app| app.cap = None);
         }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
@@ -28,6 +29,8 @@ pub struct Opened {
     /// The map itself.
     fd: OwnedFd,
     files: Vec<OnceLock<File>>,
+    /// Names may not be on the disk yet: those of files that were opened since they were synced.
+    has_new_names: AtomicBool,
 }
 
 impl Opened {
@@ -41,7 +44,7 @@ impl Opened {
             return Err(Errno::BUSY);
         }
         let files = stored.map.files().iter().map(|_| OnceLock::new()).collect();
-        Ok(Self { stored, fd, files })
+        Ok(Self { stored, fd, files, has_new_names: true.into() })
     }
 
     /// Whether nobody else has it open, and nobody will.
@@ -71,6 +74,7 @@ impl Opened {
             }
             Some(file) => file,
         };
+        self.has_new_names.store(true, SeqCst);
         Ok(Some(self.files[number].get_or_init(|| opened.into())))
     }
 
@@ -224,7 +228,19 @@ impl Opened {
             None => Ok(()),
         });
         synced.into_iter().collect::<Result<()>>()?;
-        self.stored.directories.iter().try_for_each(|directory| sync_directory(directory))?;
+        let has_new_names = self.has_new_names.swap(false, SeqCst);
+        if !has_new_names && is_data_only {
+            return Ok(());
+        }
+        let synced = self.sync_names(has_new_names);
+        self.has_new_names.fetch_or(has_new_names && synced.is_err(), SeqCst);
+        synced
+    }
+
+    fn sync_names(&self, are_new: bool) -> Result<()> {
+        if are_new {
+            self.stored.directories.iter().try_for_each(|directory| sync_directory(directory))?;
+        }
         fsync(&self.fd)
     }
 }

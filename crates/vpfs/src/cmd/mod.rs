@@ -17,6 +17,7 @@ mod regions;
 mod reload;
 pub(crate) mod reproduce;
 mod rows;
+pub(crate) mod run;
 pub(crate) mod serve;
 mod shares;
 pub(crate) mod sim;
