@@ -8,7 +8,7 @@ mod new_file;
 mod print;
 mod signals;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// I/O performance management for shared parallel storage: a proxy in front of each storage server that recognises
 /// applications and schedules their requests.
@@ -23,6 +23,8 @@ struct Cli {
 enum Command {
     Demo(cmd::demo::Demo),
     Events(cmd::events::Events),
+    #[command(hide = true)]
+    Generate(cmd::generate::Generate),
     History(cmd::history::History),
     Init(cmd::init::Init),
     Layout(cmd::layout::Layout),
@@ -44,6 +46,7 @@ fn main() -> std::process::ExitCode {
     let result = match Cli::parse().command {
         Command::Demo(demo) => demo.run(),
         Command::Events(events) => events.run(),
+        Command::Generate(generate) => generate.run(Cli::command()),
         Command::History(history) => history.run(),
         Command::Init(init) => init.run(),
         Command::Layout(layout) => layout.run(),

@@ -6,6 +6,7 @@ mod check_connect;
 mod check_start;
 pub(crate) mod demo;
 pub(crate) mod events;
+pub(crate) mod generate;
 pub(crate) mod history;
 pub(crate) mod init;
 pub(crate) mod layout;
