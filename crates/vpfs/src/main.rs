@@ -22,6 +22,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Demo(cmd::demo::Demo),
+    Doctor(cmd::doctor::Doctor),
     Events(cmd::events::Events),
     #[command(hide = true)]
     Generate(cmd::generate::Generate),
@@ -36,6 +37,7 @@ enum Command {
     Reproduce(cmd::reproduce::Reproduce),
     Serve(cmd::serve::Serve),
     Sim(cmd::sim::Sim),
+    SupportBundle(cmd::support_bundle::SupportBundle),
     Top(cmd::top::Top),
     Web(cmd::web::Web),
     Why(cmd::why::Why),
@@ -45,6 +47,7 @@ enum Command {
 fn main() -> std::process::ExitCode {
     let result = match Cli::parse().command {
         Command::Demo(demo) => demo.run(),
+        Command::Doctor(doctor) => doctor.run(),
         Command::Events(events) => events.run(),
         Command::Generate(generate) => generate.run(Cli::command()),
         Command::History(history) => history.run(),
@@ -58,6 +61,7 @@ fn main() -> std::process::ExitCode {
         Command::Reproduce(reproduce) => reproduce.run(),
         Command::Serve(serve) => serve.run(),
         Command::Sim(sim) => sim.run(),
+        Command::SupportBundle(bundle) => bundle.run(),
         Command::Top(top) => top.run(),
         Command::Web(web) => web.run(),
         Command::Why(why) => why.run(),
