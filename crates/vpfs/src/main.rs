@@ -21,6 +21,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    App(cmd::app::App),
     Demo(cmd::demo::Demo),
     Doctor(cmd::doctor::Doctor),
     Events(cmd::events::Events),
@@ -46,6 +47,7 @@ enum Command {
 
 fn main() -> std::process::ExitCode {
     let result = match Cli::parse().command {
+        Command::App(app) => app.run(),
         Command::Demo(demo) => demo.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Events(events) => events.run(),

@@ -1,6 +1,7 @@
 //! One file or folder for each subcommand.
 
 mod admin;
+pub(crate) mod app;
 mod asking;
 mod check_connect;
 mod check_start;
@@ -12,6 +13,7 @@ pub(crate) mod history;
 pub(crate) mod init;
 pub(crate) mod layout;
 pub(crate) mod mount;
+mod names;
 pub(crate) mod peers;
 pub(crate) mod profile;
 pub(crate) mod proxy;

@@ -9,9 +9,9 @@ use vpfs_config::{Config, Server};
 use vpfs_core::ServerId;
 use vpfs_proxy::{StateDir, descriptors_needed};
 
-use super::Names;
 use super::finding::{Check, Finding};
 use super::sockets;
+use crate::cmd::names::Names;
 
 /// History takes up to 256 MiB; with what is needed to write it anew, no more than this.
 const SPACE: u64 = 512 << 20;

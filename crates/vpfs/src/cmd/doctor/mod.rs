@@ -6,13 +6,9 @@ mod host;
 mod sockets;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream;
 use vpfs_admin::api::Status;
 use vpfs_admin::events::EventsReport;
 use vpfs_config::{Address, Config};
@@ -20,17 +16,13 @@ use vpfs_core::ServerId;
 use vpfs_proxy::{PeersReport, Resolver, check_names, check_start};
 
 use super::asking::{Answer, Answers, Asking};
+use super::names::Names;
 use super::{check_connect, runtime};
 use crate::exit::Exit;
 use crate::print::print;
 use finding::{Check, Finding, Verdict};
 
 pub(super) use finding::table;
-
-/// How long one name may take.
-const LOOK_UP: Duration = Duration::from_secs(5);
-/// How many names are looked up at a time.
-const AT_ONCE: usize = 32;
 
 /// Check a deployment, and say how to mend what is wrong
 ///
@@ -93,7 +85,7 @@ impl Patient {
                 return Ok(check.or(""));
             }
         };
-        let names = Names::of_servers(&config).await;
+        let names = addresses(&config).await;
         let here = self.here(&config, &names)?;
         let mut findings = configuration(&self.config, &config);
         findings.extend(start(&config, &here).await);
@@ -197,32 +189,17 @@ async fn servers(config: &Config) -> Vec<Finding> {
     check.or(format!("all answer, and agree with the configuration ({})", answers.len()))
 }
 
-/// Addresses of servers, proxies and other hosts, as far as they were found.
-pub(super) struct Names(BTreeMap<String, Vec<IpAddr>>);
-
-impl Names {
-    /// Of all servers, of those that are trusted like servers, and of proxies.
-    async fn of_servers(config: &Config) -> Self {
-        let wanted = RefCell::new(BTreeSet::new());
-        let want = |name: &str| {
-            wanted.borrow_mut().insert(name.to_owned());
-            Vec::new()
-        };
-        config.resolve_servers(&want);
-        let servers = config.servers.iter().map(|server| &server.address);
-        servers.chain(proxies(config)).for_each(|address| drop(want(address.host())));
-        let look_up = async |name: String| {
-            let found = tokio::time::timeout(LOOK_UP, tokio::net::lookup_host((name.clone(), 0))).await;
-            let found = found.ok().and_then(Result::ok).into_iter().flatten();
-            (name, found.map(|address| address.ip()).collect())
-        };
-        Self(stream::iter(wanted.into_inner()).map(look_up).buffer_unordered(AT_ONCE).collect().await)
-    }
-
-    /// Those of a name, or an address as text.
-    fn of(&self, name: &str) -> Vec<IpAddr> {
-        self.0.get(name).cloned().unwrap_or_default()
-    }
+/// Addresses of all servers, of hosts that are trusted like servers, and of proxies.
+async fn addresses(config: &Config) -> Names {
+    let wanted = RefCell::new(BTreeSet::new());
+    let want = |name: &str| {
+        wanted.borrow_mut().insert(name.to_owned());
+        Vec::new()
+    };
+    config.resolve_servers(&want);
+    let servers = config.servers.iter().map(|server| &server.address);
+    servers.chain(proxies(config)).for_each(|address| drop(want(address.host())));
+    Names::look_up(wanted.into_inner()).await
 }
 
 /// Where clients reach the proxies.
