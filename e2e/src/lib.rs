@@ -3,6 +3,7 @@
 mod cluster;
 mod hosts;
 pub mod http;
+mod machine;
 pub mod requirements;
 
 use std::fs::File;
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 
 pub use cluster::Cluster;
 pub use hosts::Hosts;
+pub use machine::Machine;
 
 /// How long is waited for what takes a moment.
 const PATIENCE: Duration = Duration::from_secs(20);

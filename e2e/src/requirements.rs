@@ -4,7 +4,7 @@
 use std::io::Write;
 
 /// Names for `VPFS_MUST_RUN`, and what to install.
-const KNOWN: [(&str, &str); 10] = [
+const KNOWN: [(&str, &str); 12] = [
     ("orangefs", "OrangeFS 2.10"),
     ("nfs", "nfs-ganesha, nfs-ganesha-vfs, rpcbind and libnfs-utils"),
     ("ip", "iproute2"),
@@ -15,6 +15,8 @@ const KNOWN: [(&str, &str); 10] = [
     ("chromium", "chromium"),
     ("systemd", "systemd"),
     ("fuse", "the kernel's module fuse"),
+    ("deb", "dpkg, and cargo-deb with `cargo install`"),
+    ("rpm", "rpm, and cargo-generate-rpm with `cargo install`"),
 ];
 
 /// Whether all programs of a package are on PATH; reports the missing ones as [`missing`] does.
@@ -66,7 +68,7 @@ mod tests {
 
     #[test]
     #[should_panic(
-        expected = "\"orangfs\" is none of orangefs, nfs, ip, nft, slurm, clustershell, prometheus, chromium, systemd, fuse"
+        expected = "\"orangfs\" is none of orangefs, nfs, ip, nft, slurm, clustershell, prometheus, chromium, systemd, fuse, deb, rpm"
     )]
     fn a_misspelt_name_is_an_error() {
         names("nft,orangfs");

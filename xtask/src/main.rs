@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask ci`, `tidy`, `audit`, `bench`, `instructions` and `simulate`.
+//! The project's own commands: `cargo xtask ci`, `tidy`, `audit`, `bench`, `instructions`, `package` and `simulate`.
 #![expect(clippy::print_stdout, reason = "a command-line tool")]
 
 mod audit;
@@ -6,6 +6,7 @@ mod bench;
 mod ci;
 mod command;
 mod instructions;
+mod package;
 mod simulate;
 mod tidy;
 
@@ -20,6 +21,7 @@ const USAGE: &str = "usage: cargo xtask <command>
   bench      measurements of speed, of policies and of real servers; `cargo xtask bench` lists them
   instructions   of one proxied operation of each kind and one decision of each policy, by valgrind; fails if there
              are more than expected
+  package    deb or rpm: a package in target/debian or target/generate-rpm
   simulate   the daemon between model clients and servers, in virtual time, with faults drawn from seeds
 ";
 
@@ -30,6 +32,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(),
         ["audit"] => audit::run(),
         ["instructions"] => ci::instructions(),
+        ["package", kind, ref rest @ ..] => package::run(kind, rest),
         ["bench", ref rest @ ..] => bench::run(rest),
         ["simulate", ref rest @ ..] => simulate::run(rest),
         _ => Err(USAGE.to_owned()),

@@ -27,7 +27,7 @@ fn unknown_keys_suggest_the_near_one_or_list_all() {
     assert_problem("[sheduler]", "f:9: sheduler: unknown key; did you mean \"scheduler\"?");
     assert_problem(
         "[[app]]\nname = \"a\"\n\"k\\n\" = 1\nuids = 1",
-        "f:11: app.a.k\\n: unknown key; allowed are name, share, weight, cap, server_cap, target_rate, server_target_rate, deadline, min_rate, server_min_rate, latency, burst, clients, uids, gids, programs and 2 more",
+        "f:11: app.a.k\\n: unknown key; allowed are name, share, weight, cap, server_cap, target_rate, server_target_rate, deadline, min_rate, server_min_rate, latency, burst, exempt, clients, uids, gids and 3 more",
     );
 }
 
@@ -317,4 +317,14 @@ fn control_characters_of_a_file_do_not_reach_the_terminal() {
     }
     let file = Config::load("/nowhere/\u{1b}[2J".as_ref()).unwrap_err().to_string();
     assert!(file.starts_with("/nowhere/\\u{1b}[2J: cannot be read"), "{file:?}");
+}
+
+#[test]
+fn an_exempt_application_has_no_share_and_no_limit() {
+    let exempt = |more: &str| problems_of(&format!("[[app]]\nname = \"backup\"\nuids = [0]\nexempt = \"on\"\n{more}"));
+    assert_eq!(exempt(""), [""; 0]);
+    for setting in ["weight = 2", "cap = \"1MB/s\"", "latency = \"5ms\""] {
+        let problems = exempt(setting).join("\n");
+        assert!(problems.contains("has no effect with exempt = \"on\"; remove one of them"), "{problems}");
+    }
 }

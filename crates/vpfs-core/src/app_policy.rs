@@ -27,11 +27,22 @@ pub struct AppPolicy {
     /// the same at every server [IOCO §3]; see [`crate::ioco::place_in`]. `None` for that of its
     /// [`AppId`](crate::AppId).
     pub order: Option<u16>,
+    /// Its requests never wait, and no policy sees them: what drives a policy passes them by it.
+    pub exempt: bool,
 }
 
 impl Default for AppPolicy {
     fn default() -> Self {
-        Self { weight: Weight::ONE, share: None, cap: None, target: None, minimum: None, latency: None, order: None }
+        Self {
+            weight: Weight::ONE,
+            share: None,
+            cap: None,
+            target: None,
+            minimum: None,
+            latency: None,
+            order: None,
+            exempt: false,
+        }
     }
 }
 

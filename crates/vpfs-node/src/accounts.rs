@@ -200,6 +200,10 @@ impl Accounts {
         self.parts.set_share(now, share, policy);
     }
 
+    pub(crate) fn is_exempt(&self, app: AppId) -> bool {
+        self.by_app.get(app.index()).and_then(Option::as_ref).is_some_and(|account| account.policy.exempt)
+    }
+
     pub(crate) fn on_enqueue(&mut self, now: Time, app: AppId, op: OpKind) {
         self.parts.on_enqueue(now, app);
         self.account(app).of(op).queued += 1;

@@ -64,6 +64,8 @@ pub struct Node<W> {
     flows: Flows,
     costs: Costs,
     accounts: Accounts,
+    /// Requests of exempt applications since the last [`Node::drain`].
+    passing: Vec<RequestKey>,
     /// The time of the latest input.
     latest: Time,
 }
@@ -81,6 +83,7 @@ impl<W> Node<W> {
             flows: Flows::default(),
             costs: Costs::new(settings.metadata_cost),
             accounts: Accounts::default(),
+            passing: Vec::new(),
             latest: now,
         };
         node.find_peers(now);
@@ -193,11 +196,18 @@ impl<W> Node<W> {
         self.flows.key(app).is_some()
     }
 
-    /// Queues a request, for which `waiter` waits.
+    /// Queues a request, for which `waiter` waits. Those of applications that are exempt are dispatched by the next
+    /// [`Node::drain`], whatever the policy says, which never learns of them.
     pub fn enqueue(&mut self, now: Time, waiter: W, arrival: &Arrival) -> RequestKey {
         let Arrival { app, op, objects, issued_at, piece, .. } = *arrival;
         let key = self.requests.insert(now, waiter, app, op);
         self.accounts.on_enqueue(now, app, op);
+        if self.accounts.is_exempt(app) {
+            self.requests.exempt(key);
+            self.passing.push(key);
+            self.check(now);
+            return key;
+        }
         let Cost { here, elsewhere } = self.costs.of(arrival);
         let request = Request::new(self.requests.id(key), app, op, here);
         let request = Request { objects, issued_at, elsewhere, piece, ..request };
@@ -219,11 +229,17 @@ impl<W> Node<W> {
 
     /// Corrects a queued or dispatched data request, whose size was an estimate: it moves `bytes`.
     pub fn correct_cost(&mut self, now: Time, key: RequestKey, bytes: u64) {
+        if self.requests.is_exempt(key) {
+            return;
+        }
         self.scheduler.correct_cost(now, self.requests.id(key), Bytes(bytes).max(MIN_DATA_COST));
     }
 
     /// Corrects a queued or dispatched metadata request, whose number of objects was an estimate.
     pub fn correct_objects(&mut self, now: Time, key: RequestKey, objects: Objects) {
+        if self.requests.is_exempt(key) {
+            return;
+        }
         self.scheduler.correct_cost(now, self.requests.id(key), self.costs.metadata_cost(objects));
     }
 
@@ -231,7 +247,10 @@ impl<W> Node<W> {
     pub fn complete(&mut self, now: Time, key: RequestKey, served: &Served) {
         let (id, entry) = self.requests.remove(key);
         if entry.state != State::Released {
-            self.scheduler.complete(now, id);
+            if entry.state != State::Exempt {
+                self.scheduler.complete(now, id);
+                self.flows.remove(now, entry.app);
+            }
             self.accounts.on_leave(now, &entry.leaving(served.answered.then_some(served.bytes)));
             self.on_gone(now, (entry.app, entry.op), false);
         }
@@ -242,10 +261,14 @@ impl<W> Node<W> {
     /// A dispatched request waits for its client: its slots are free, its charge stays. It still ends later. Returns
     /// its application.
     pub fn release(&mut self, now: Time, key: RequestKey) -> AppId {
+        let is_exempt = self.requests.is_exempt(key);
         let (id, entry) = self.requests.release(key);
         let (app, op) = (entry.app, entry.op);
         self.accounts.on_leave(now, &entry.leaving(None));
-        self.scheduler.release(now, id);
+        if !is_exempt {
+            self.scheduler.release(now, id);
+            self.flows.remove(now, app);
+        }
         self.accounts.on_release(app);
         self.on_gone(now, (app, op), false);
         self.check(now);
@@ -256,20 +279,26 @@ impl<W> Node<W> {
     pub fn cancel(&mut self, now: Time, key: RequestKey) {
         let (id, entry) = self.requests.remove(key);
         let Entry { app, op, state, .. } = entry;
+        let passing = self.passing.len();
+        self.passing.retain(|passing| *passing != key);
+        let is_queued = state == State::Queued || self.passing.len() < passing;
         if state != State::Released {
-            self.scheduler.cancel(now, id);
-            if state == State::Dispatched {
+            if state != State::Exempt {
+                self.scheduler.cancel(now, id);
+                self.flows.remove(now, app);
+            }
+            if !is_queued {
                 self.accounts.on_leave(now, &entry.leaving(None));
             }
-            self.on_gone(now, (app, op), state == State::Queued);
+            self.on_gone(now, (app, op), is_queued);
         }
         self.check(now);
     }
 
-    /// The scheduler no longer knows a request.
+    /// A request is neither queued nor in the storage any more.
     fn on_gone(&mut self, now: Time, request: (AppId, OpKind), was_queued: bool) {
-        self.flows.remove(now, request.0);
-        self.accounts.on_gone(now, request, was_queued, self.scheduler.outstanding() == 0);
+        let is_idle = self.scheduler.outstanding() + self.requests.exempted() == 0;
+        self.accounts.on_gone(now, request, was_queued, is_idle);
     }
 
     /// Not in release builds: there, one panic must not make every later input panic as well.
@@ -328,6 +357,11 @@ impl<W> Node<W> {
     /// before it would make other messages.
     pub fn drain(&mut self, now: Time, outputs: &mut impl Outputs<W>) -> Option<Time> {
         outputs.transmit(std::iter::from_fn(|| self.poll_transmit(now)));
+        for key in std::mem::take(&mut self.passing) {
+            let (entry, dispatch) = self.requests.pass(now, key);
+            self.accounts.on_dispatch(now, entry, dispatch.rule);
+            outputs.dispatch(&entry.waiter, key, &dispatch);
+        }
         while let Some(dispatch) = self.scheduler.poll_dispatch(now) {
             let (key, entry) = self.requests.dispatch(now, &dispatch);
             self.accounts.on_dispatch(now, entry, dispatch.rule);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use slab::Slab;
-use vpfs_core::{AppId, Dispatch, OpKind, Pieces, RequestId, Time};
+use vpfs_core::{AppId, Dispatch, OpKind, Pieces, RequestId, Rule, SlotCost, Time};
 
 use crate::in_storage::Leaving;
 
@@ -37,6 +37,8 @@ pub(crate) enum State {
     Dispatched,
     /// Its slots were freed before its end; the scheduler no longer knows it.
     Released,
+    /// Its application is exempt: the scheduler never knew it.
+    Exempt,
 }
 
 /// Requests by id.
@@ -44,6 +46,7 @@ pub(crate) enum State {
 pub(crate) struct Requests<W> {
     entries: Slab<Entry<W>>,
     released: usize,
+    exempt: usize,
     serial: u32,
 }
 
@@ -57,7 +60,7 @@ impl<W> Entry<W> {
 
 impl<W> Requests<W> {
     pub(crate) fn new() -> Self {
-        Self { entries: Slab::new(), released: 0, serial: 0 }
+        Self { entries: Slab::new(), released: 0, exempt: 0, serial: 0 }
     }
 
     pub(crate) fn insert(&mut self, now: Time, waiter: W, app: AppId, op: OpKind) -> RequestKey {
@@ -76,6 +79,34 @@ impl<W> Requests<W> {
         };
         let id = u32::try_from(self.entries.insert(entry)).expect("the driver bounds the requests");
         RequestKey { id: RequestId(id), serial }
+    }
+
+    /// The scheduler never learns of a request that was just inserted.
+    pub(crate) fn exempt(&mut self, key: RequestKey) {
+        self.entries[key.id.index()].state = State::Exempt;
+        self.exempt += 1;
+    }
+
+    /// Whether [`Self::exempt`] was called for it.
+    pub(crate) fn is_exempt(&self, key: RequestKey) -> bool {
+        self.entries[self.id(key).index()].state == State::Exempt
+    }
+
+    /// An exempt request goes to the storage.
+    pub(crate) fn pass(&mut self, now: Time, key: RequestKey) -> (&Entry<W>, Dispatch) {
+        let id = self.id(key);
+        let entry = &mut self.entries[id.index()];
+        entry.dispatched = now;
+        let dispatch = Dispatch {
+            id,
+            app: entry.app,
+            enqueued_at: entry.arrived,
+            slot_cost: SlotCost::ONE,
+            backfilled: false,
+            pieces: None,
+            rule: Rule::default(),
+        };
+        (entry, dispatch)
     }
 
     /// The scheduler dispatches a request.
@@ -111,7 +142,11 @@ impl<W> Requests<W> {
     pub(crate) fn release(&mut self, key: RequestKey) -> (RequestId, &Entry<W>) {
         let id = self.id(key);
         let entry = &mut self.entries[id.index()];
-        assert!(entry.state == State::Dispatched, "a request is released once, after its dispatch");
+        assert!(
+            matches!(entry.state, State::Dispatched | State::Exempt),
+            "a request is released once, after its dispatch"
+        );
+        self.exempt -= usize::from(entry.state == State::Exempt);
         entry.state = State::Released;
         self.released += 1;
         (id, entry)
@@ -122,12 +157,18 @@ impl<W> Requests<W> {
         let id = self.id(key);
         let entry = self.entries.remove(id.index());
         self.released -= usize::from(entry.state == State::Released);
+        self.exempt -= usize::from(entry.state == State::Exempt);
         (id, entry)
     }
 
     /// Those that the scheduler knows.
     pub(crate) fn scheduled(&self) -> usize {
-        self.entries.len() - self.released
+        self.entries.len() - self.released - self.exempt
+    }
+
+    /// Those of exempt applications.
+    pub(crate) fn exempted(&self) -> usize {
+        self.exempt
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -12,7 +12,7 @@ use crate::peers;
 use crate::sockets::bind_first;
 use crate::start_error::StartError;
 
-pub use crate::descriptors::shortage as shortage_of_descriptors;
+pub use crate::descriptors::{needed as descriptors_needed, shortage as shortage_of_descriptors};
 
 /// How long to wait for a name to listen at; [`crate::check_names`] reports one that takes longer.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -61,6 +61,7 @@ pub fn shortage(connections: usize) -> Option<String> {
     ))
 }
 
-fn needed(connections: usize) -> u64 {
+/// How many a process needs for so many connections.
+pub fn needed(connections: usize) -> u64 {
     connections.saturating_mul(2).saturating_add(OTHERS) as u64
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use vpfs_config::{AppEntry, AppTable, Config};
 use vpfs_core::{AppId, Bytes, Dispatch, FileKey, Learned, Objects, OpKind, ServerId, Time};
 use vpfs_node::coordination::{Members, Message};
@@ -26,6 +26,8 @@ pub(crate) struct Gate {
     outbox: Outbox,
     state: Mutex<State>,
     timer_changed: Notify,
+    /// Says when [`Gate::run_timer`] has had the lock.
+    turns: watch::Sender<()>,
     events: EventLog,
     /// Connections that were closed because their host had too many.
     pub(crate) refused: AtomicU64,
@@ -94,6 +96,7 @@ impl Gate {
             outbox,
             state: Mutex::new(state),
             timer_changed: Notify::new(),
+            turns: watch::Sender::default(),
             events: EventLog::new(&config.servers[server.index()].name),
             refused: AtomicU64::new(0),
         };
@@ -242,6 +245,7 @@ impl Gate {
     pub(crate) async fn run_timer(&self) {
         loop {
             let due = self.lock().timer;
+            self.turns.send_replace(());
             // A change from here on is remembered until it is awaited.
             let changed = self.timer_changed.notified();
             match due {
@@ -254,6 +258,15 @@ impl Gate {
                 },
             }
         }
+    }
+
+    /// Returns once [`Gate::run_timer`] has taken a turn, for which it needs a thread and the lock: what every request
+    /// needs, too.
+    pub(crate) async fn pulse(&self) {
+        let mut turns = self.turns.subscribe();
+        self.timer_changed.notify_one();
+        // The sender lives as long as this.
+        let _ = turns.changed().await;
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -302,5 +315,27 @@ fn node_settings(config: &Config, now: Time) -> NodeSettings {
 pub(crate) async fn deliver(gate: Arc<Gate>, mut incoming: mpsc::Receiver<Incoming>) {
     while let Some((from, message)) = incoming.recv().await {
         gate.receive(from, &message);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// What systemd's watchdog depends on.
+    #[tokio::test(start_paused = true)]
+    async fn a_gate_answers_as_long_as_its_task_runs() {
+        let config = "[[server]]\nname = \"s1\"\naddress = \"tcp://127.0.0.1:3334\"\n[[listener]]\nport = 5334\n";
+        let config = Config::parse("f", config).unwrap();
+        let gate = Arc::new(Gate::alone(Clock::start(), &config, &AppTable::new(&config)));
+        let answers = async || tokio::time::timeout(Duration::from_secs(60), gate.pulse()).await.is_ok();
+        assert!(!answers().await, "nothing runs yet");
+        let running = Arc::clone(&gate);
+        let task = tokio::spawn(async move { running.run_timer().await });
+        assert!(answers().await && answers().await);
+        task.abort();
+        assert!(!answers().await);
     }
 }

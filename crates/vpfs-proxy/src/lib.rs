@@ -46,7 +46,7 @@ mod stream;
 mod turns;
 
 pub use budget::Used;
-pub use check::{check_keys, check_start, shortage_of_descriptors};
+pub use check::{check_keys, check_start, descriptors_needed, shortage_of_descriptors};
 pub use daemon::{Daemon, ReloadError};
 pub use handover::{Inheritance, Offer};
 pub use names::{Environment, Resolver, check_names};

@@ -62,6 +62,14 @@ pub struct AppStatus {
 }
 
 impl Observer {
+    /// Returns once each gate has answered: its lock is free and its task runs. Whoever waits for it holds no lock, and
+    /// waits for ever if one hangs or the daemon is gone.
+    pub async fn pulse(&self) {
+        for gate in &self.shared.gates {
+            gate.pulse().await;
+        }
+    }
+
     /// The daemon now. Each gate is locked for one [`Snapshot`], which takes O(applications), and never two at a time.
     pub async fn status(&self) -> Status {
         let states = match &self.peers {

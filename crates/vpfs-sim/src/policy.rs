@@ -78,5 +78,5 @@ pub(crate) fn needs_peers(policy: &PolicySpec, apps: &[App]) -> bool {
 
 fn app_policy(app: &App) -> AppPolicy {
     let App { weight, cap, target, minimum, latency, order, .. } = *app;
-    AppPolicy { weight, share: None, cap, target, minimum, latency, order }
+    AppPolicy { weight, cap, target, minimum, latency, order, ..AppPolicy::default() }
 }

@@ -8,7 +8,7 @@ mod new_file;
 mod print;
 mod signals;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// I/O performance management for shared parallel storage: a proxy in front of each storage server that recognises
 /// applications and schedules their requests.
@@ -21,8 +21,12 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    App(cmd::app::App),
     Demo(cmd::demo::Demo),
+    Doctor(cmd::doctor::Doctor),
     Events(cmd::events::Events),
+    #[command(hide = true)]
+    Generate(cmd::generate::Generate),
     History(cmd::history::History),
     Init(cmd::init::Init),
     Layout(cmd::layout::Layout),
@@ -35,6 +39,7 @@ enum Command {
     Run(cmd::run::Run),
     Serve(cmd::serve::Serve),
     Sim(cmd::sim::Sim),
+    SupportBundle(cmd::support_bundle::SupportBundle),
     Top(cmd::top::Top),
     Web(cmd::web::Web),
     Why(cmd::why::Why),
@@ -43,8 +48,11 @@ enum Command {
 
 fn main() -> std::process::ExitCode {
     let result = match Cli::parse().command {
+        Command::App(app) => app.run(),
         Command::Demo(demo) => demo.run(),
+        Command::Doctor(doctor) => doctor.run(),
         Command::Events(events) => events.run(),
+        Command::Generate(generate) => generate.run(Cli::command()),
         Command::History(history) => history.run(),
         Command::Init(init) => init.run(),
         Command::Layout(layout) => layout.run(),
@@ -57,6 +65,7 @@ fn main() -> std::process::ExitCode {
         Command::Run(run) => run.run(),
         Command::Serve(serve) => serve.run(),
         Command::Sim(sim) => sim.run(),
+        Command::SupportBundle(bundle) => bundle.run(),
         Command::Top(top) => top.run(),
         Command::Web(web) => web.run(),
         Command::Why(why) => why.run(),

@@ -31,6 +31,8 @@ pub struct App {
     pub minimum: Option<Minimum>,
     /// The latency to keep for nine in ten of its requests on each server, for policies that isolate.
     pub latency: Option<Duration>,
+    /// Its requests pass at once.
+    pub exempt: bool,
     /// Which clients belong to this application.
     pub rule: Rule,
 }
@@ -38,12 +40,12 @@ pub struct App {
 impl App {
     /// What schedulers need to know of it.
     pub(crate) fn policy(&self) -> AppPolicy {
-        let Self { weight, cap, target, minimum, latency, .. } = *self;
+        let Self { weight, cap, target, minimum, latency, exempt, .. } = *self;
         let cap = cap.and_then(|Cap { rate, burst, scope }| {
             let at_each = vpfs_core::Cap::new(rate.0, burst)?;
             Some(if scope == Scope::Total { at_each.over_all_servers() } else { at_each })
         });
-        AppPolicy { weight, cap, target, minimum, latency, ..AppPolicy::default() }
+        AppPolicy { weight, cap, target, minimum, latency, exempt, ..AppPolicy::default() }
     }
 }
 
@@ -155,6 +157,7 @@ pub(crate) fn read(
             cap,
             target: read_target(&reader),
             latency: reader.number("latency").map(Duration::from_nanos),
+            exempt: read_exempt(&reader),
             rule: clients::read_rule(&reader, are_mounts, hosts_left),
         };
         // Positions of names and applications must agree; for the one left out, a problem has been reported.
@@ -170,6 +173,19 @@ pub(crate) fn read(
     let order = Setting { value: quoted(&order), text: order, live: true, given: false, implied: None };
     root.cx.set("app.order".into(), order);
     Apps { list, names, default, auto: read_auto(&reader, are_mounts) }
+}
+
+/// Nothing else has an effect then.
+fn read_exempt(reader: &Reader<'_>) -> bool {
+    let is_exempt = reader.choice("exempt") == Some(1);
+    if is_exempt {
+        let caps = ["cap", "server_cap", "burst"];
+        let promises = ["target_rate", "server_target_rate", "deadline", "min_rate", "server_min_rate", "latency"];
+        for key in ["weight"].into_iter().chain(caps).chain(promises).filter(|key| reader.has(key)) {
+            reader.refuse(key, "has no effect with exempt = \"on\"; remove one of them");
+        }
+    }
+    is_exempt
 }
 
 pub(super) fn weight(reader: &Reader<'_>, key: &str) -> Weight {
@@ -247,6 +263,7 @@ fn read_default(reader: &Reader<'_>, names: &mut Names, list: &mut Vec<App>) -> 
             target: None,
             minimum: None,
             latency: None,
+            exempt: false,
             rule: Rule::default(),
         });
     }

@@ -87,7 +87,7 @@ impl HostList {
     }
 
     /// The addresses of the list; `known` has those of each host name, or none.
-    pub(crate) fn resolve(&self, known: &dyn Fn(&str) -> Vec<IpAddr>) -> HostSet {
+    pub fn resolve(&self, known: &dyn Fn(&str) -> Vec<IpAddr>) -> HostSet {
         let (single, nets): (Vec<IpNet>, _) =
             self.nets.iter().partition(|net| net.prefix_len() == net.max_prefix_len());
         let mut set = HostSet { nets, ..HostSet::default() };

@@ -535,6 +535,14 @@ pub(crate) const APP: Section = Section {
         )
         .default("16MiB")
         .range("1B", "1TiB"),
+        Tunable::new(
+            "exempt",
+            Kind::Choice(&["off", "on"]),
+            "Whether its requests pass at once, whatever others are due; they are counted as all are. For \
+             administration and backups that nothing may hold. Identify it by what you control, such as `clients` or a \
+             listener: anybody can state a user. What it does takes from all others, and no policy can allow for it.",
+        )
+        .absent_means("`off`"),
         Tunable::new("clients", HOSTS, "The addresses that its clients connect from.").absent_means("not checked"),
         Tunable::new("uids", IDS, "The users it runs as, as stated by clients.").absent_means("not checked"),
         Tunable::new("gids", IDS, "Groups, one of which the user must be in, as stated by clients.")

@@ -20,10 +20,8 @@ const AT_ONCE: usize = 64;
 /// Asks these servers for their configuration, as clients do, or for what they speak. Prints a line for each; an error
 /// if one cannot be used.
 pub(super) async fn run(config: &Config, servers: &[ServerId]) -> Result<(), Exit> {
-    let is_nfs = |id: &ServerId| config.servers[id.index()].address.protocol() == Some(Protocol::Nfs);
-    let (of_nfs, of_orangefs): (Vec<ServerId>, Vec<ServerId>) = servers.iter().copied().partition(is_nfs);
-    let mut findings = nfs_findings(config, &of_nfs).await;
-    findings.extend(orangefs_findings(config, &of_orangefs).await);
+    let (answers, findings) = ask_all(config, servers).await;
+    answers.iter().for_each(|answer| eprintln!("{answer}"));
     if findings.is_empty() {
         eprintln!("the servers agree with the configuration ({} reached)", servers.len());
         return Ok(());
@@ -31,33 +29,46 @@ pub(super) async fn run(config: &Config, servers: &[ServerId]) -> Result<(), Exi
     Err(Exit::Failed(format!("the servers do not agree with the configuration\n{}", findings.join("\n"))))
 }
 
-async fn nfs_findings(config: &Config, servers: &[ServerId]) -> Vec<String> {
+/// Asks these servers. A line for each that answers, and for each difference.
+pub(super) async fn ask_all(config: &Config, servers: &[ServerId]) -> (Vec<String>, Vec<String>) {
+    let is_nfs = |id: &ServerId| config.servers[id.index()].address.protocol() == Protocol::Nfs;
+    let (of_nfs, of_orangefs): (Vec<ServerId>, Vec<ServerId>) = servers.iter().copied().partition(is_nfs);
+    let (mut answers, mut findings) = nfs_findings(config, &of_nfs).await;
+    let (more, differences) = orangefs_findings(config, &of_orangefs).await;
+    answers.extend(more);
+    findings.extend(differences);
+    (answers, findings)
+}
+
+async fn nfs_findings(config: &Config, servers: &[ServerId]) -> (Vec<String>, Vec<String>) {
     let asked = servers.iter().map(async |id| {
         let server = &config.servers[id.index()];
         (server, nfs::answers(&format!("{}:{}", server.address.host(), server.address.port()), WAIT).await)
     });
-    let mut findings = Vec::new();
+    let (mut answers, mut findings) = (Vec::new(), Vec::new());
     for (Server { name, address }, answer) in join_all(asked).await {
         match answer {
             Err(error) => findings.push(format!("{name}: {error}")),
             Ok(offered) if offered.is_empty() => findings.push(format!("{name}: {address} has neither NFS nor mountd")),
-            Ok(offered) => eprintln!("{name}: {address} answers {}", offered.join(", ")),
+            Ok(offered) => answers.push(format!("{name}: {address} answers {}", offered.join(", "))),
         }
     }
-    findings
+    (answers, findings)
 }
 
-async fn orangefs_findings(config: &Config, servers: &[ServerId]) -> Vec<String> {
-    let mut findings = Vec::new();
+async fn orangefs_findings(config: &Config, servers: &[ServerId]) -> (Vec<String>, Vec<String>) {
+    let (mut answers, mut findings) = (Vec::new(), Vec::new());
     let mut first: Option<(&str, Vec<u8>)> = None;
     for group in servers.chunks(AT_ONCE) {
         for (id, answer) in ask(config, group).await {
             let Server { name, address } = &config.servers[id.index()];
+            if answer.is_ok() {
+                answers.push(format!("{name}: {address} answers"));
+            }
             match (answer, &first) {
                 (Err(problem), _) => findings.push(format!("{name}: {problem}")),
-                (Ok(text), Some((_, known))) if text == *known => eprintln!("{name}: {address} answers"),
+                (Ok(text), Some((_, known))) if text == *known => {}
                 (Ok(text), _) => {
-                    eprintln!("{name}: {address} answers");
                     findings.extend(compared(config, name, &text));
                     if let Some((other, _)) = &first {
                         findings
@@ -68,7 +79,7 @@ async fn orangefs_findings(config: &Config, servers: &[ServerId]) -> Vec<String>
             }
         }
     }
-    findings
+    (answers, findings)
 }
 
 /// What these servers answer, in their order.
@@ -92,7 +103,21 @@ fn compared(config: &Config, server: &str, text: &[u8]) -> Vec<String> {
     };
     let other_aliases = theirs.aliases.iter().filter_map(|alias| other_alias(config, alias));
     let ours = config.servers.iter().filter(|server| server.address.protocol() == Some(Protocol::OrangeFs));
-    other_aliases.chain(ours.filter_map(|server| unknown(&theirs, server))).collect()
+    let unknown = ours.filter_map(|server| unknown(&theirs, server));
+    other_aliases.chain(unknown).chain(impatient(config, server, &theirs)).collect()
+}
+
+/// Clients that repeat a request before the proxies expect it, by the servers' `ClientJobBMITimeoutSecs`.
+fn impatient(config: &Config, server: &str, theirs: &Configuration) -> Option<String> {
+    let patience = theirs.file_systems.iter().map(|fs| fs.reply_timeout).min()?;
+    let hold = config.limits.max_hold;
+    (config.limits.client_timeout.is_none() && patience <= hold).then(|| {
+        format!(
+            "{server}: clients wait for {patience:?} (ClientJobBMITimeoutSecs), and requests may be held for {hold:?}; \
+             write client_timeout = \"{}s\" under [limits]",
+            patience.as_secs()
+        )
+    })
 }
 
 /// What we say otherwise about a server than `alias`.
@@ -147,5 +172,19 @@ mod tests {
         ] {
             assert_eq!(findings(&servers), [expected]);
         }
+    }
+
+    #[test]
+    fn clients_that_wait_for_less_than_requests_may_are_told_how_long() {
+        let servers = FsConfig::new("pfs", &["tcp://oss1:3334".to_owned()]);
+        let text = FsConfig { reply_timeout: Duration::from_secs(60), ..servers }.to_text();
+        let findings = |more: &str| {
+            let ours = "[[server]]\nname = \"s1\"\naddress = \"tcp://oss1:3334\"\n[[listener]]\nport = 5334\n";
+            compared(&Config::parse("f", &format!("{ours}{more}")).expect("it is valid"), "s1", text.as_bytes())
+        };
+        let expected = "s1: clients wait for 60s (ClientJobBMITimeoutSecs), and requests may be held for 270s; write \
+                        client_timeout = \"60s\" under [limits]";
+        assert_eq!(findings(""), [expected]);
+        assert_eq!(findings("[limits]\nclient_timeout = \"60s\"\n"), [""; 0]);
     }
 }

@@ -1,15 +1,19 @@
 //! One file or folder for each subcommand.
 
 mod admin;
+pub(crate) mod app;
 mod asking;
 mod check_connect;
 mod check_start;
 pub(crate) mod demo;
+pub(crate) mod doctor;
 pub(crate) mod events;
+pub(crate) mod generate;
 pub(crate) mod history;
 pub(crate) mod init;
 pub(crate) mod layout;
 pub(crate) mod mount;
+mod names;
 pub(crate) mod peers;
 pub(crate) mod profile;
 pub(crate) mod proxy;
@@ -22,6 +26,7 @@ pub(crate) mod serve;
 mod shares;
 pub(crate) mod sim;
 mod successor;
+pub(crate) mod support_bundle;
 mod systemd;
 pub(crate) mod top;
 pub(crate) mod web;

@@ -123,6 +123,7 @@ impl Proxy {
         signals.forget_upgrades()?;
         tell_ready(daemon.config(), servers, self.take_over);
         let askers = daemon.take_askers();
+        let watchdog = systemd::watch(daemon.observer());
         let admin = admin::serve(daemon.config(), servers, self.take_over, (&daemon.observer(), events, askers));
         loop {
             tokio::select! {
@@ -130,7 +131,7 @@ impl Proxy {
                 _ = signals.upgrade.recv() => match successor::start(&daemon).await {
                     Ok(offer) => {
                         // The successor serves it from now on.
-                        drop(admin);
+                        drop((admin, watchdog));
                         return successor::hand_over(daemon, offer, &mut signals.stop).await;
                     }
                     Err(error) => tracing::error!(%error, "upgrade failed; this process continues"),

@@ -32,7 +32,11 @@ pub(crate) async fn start(daemon: &Daemon) -> io::Result<Offer> {
     let (ours, theirs) = UnixStream::pair()?;
     tracing::info!(program = %program.display(), "starting a successor");
     // With a command that lives longer, this process would hold the other end, too, and not notice its end.
-    let mut child = Command::new(program).args(args).arg(TAKE_OVER).stdin(OwnedFd::from(theirs)).spawn()?;
+    let mut child = {
+        let mut command = Command::new(program);
+        systemd::pass_watchdog_on(&mut command);
+        command.args(args).arg(TAKE_OVER).stdin(OwnedFd::from(theirs)).spawn()?
+    };
     let pid = child.id();
     match daemon.offer(ours).await {
         Ok(offer) => {

@@ -57,6 +57,11 @@ impl<A> Answers<A> {
 }
 
 impl Asking {
+    /// These proxies.
+    pub(super) fn of(config: PathBuf, servers: Vec<String>, remote: bool) -> Self {
+        Self { config, servers, remote }
+    }
+
     /// The configuration.
     pub(super) fn config(&self) -> Result<Config, Exit> {
         Config::load(&self.config).map_err(|problems| Exit::Usage(format!("invalid configuration\n{problems}")))

@@ -1,0 +1,132 @@
+//! Checks of what proxies say: whether they answer, their versions, their peers and clocks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use vpfs_admin::api::Status;
+use vpfs_config::Config;
+use vpfs_proxy::PeersReport;
+
+use super::finding::{Check, Finding};
+use crate::cmd::asking::Answers;
+
+/// Whether the proxies of all servers in `expected` answer; `failure` is why none does.
+pub(super) fn proxies(answers: &Answers<Status>, failure: Option<&str>, expected: &[&str]) -> Vec<Finding> {
+    let mut check = Check::new("proxies");
+    let fix = "systemctl start vpfs-proxy there; journalctl --unit vpfs-proxy says why it does not";
+    if let Some(failure) = failure {
+        check.fail(failure, fix);
+        return check.or("");
+    }
+    let answering: BTreeSet<&str> = answering(&answers.list).map(|(server, _)| server).collect();
+    let missing: Vec<&str> = expected.iter().copied().filter(|server| !answering.contains(server)).collect();
+    if !missing.is_empty() {
+        let why = answers.silent.iter().map(|silent| format!("\n{silent}")).collect::<String>();
+        check.fail(format!("no answer for {}{why}", missing.join(", ")), fix);
+    }
+    check.or(format!("those of {} answer", answering.into_iter().collect::<Vec<_>>().join(", ")))
+}
+
+/// Server and version.
+fn answering(statuses: &[Status]) -> impl Iterator<Item = (&str, &str)> {
+    statuses
+        .iter()
+        .flat_map(|status| status.servers.iter().map(|server| (server.server.as_str(), status.version.as_str())))
+}
+
+/// Whether all are of one version, which is also that of this command, `own`.
+pub(super) fn versions(statuses: &[Status], own: &str) -> Vec<Finding> {
+    let mut check = Check::new("versions");
+    let mut by_version = BTreeMap::<&str, Vec<&str>>::new();
+    answering(statuses).for_each(|(server, version)| by_version.entry(version).or_default().push(server));
+    if by_version.is_empty() {
+        return check.skip("no proxy was asked", "");
+    }
+    if by_version.keys().any(|version| *version != own) {
+        let list: Vec<String> =
+            by_version.iter().map(|(version, servers)| format!("{version}: {}", servers.join(", "))).collect();
+        let fix = "install the same package everywhere; where it is installed already: /usr/lib/vpfs/hand-over";
+        check.warn(format!("this command is {own}, proxies are {}", list.join("; ")), fix);
+    }
+    check.or(format!("all are {own}"))
+}
+
+/// Whether proxies are connected with each other.
+pub(super) fn peers(config: &Config, reports: &[PeersReport]) -> Vec<Finding> {
+    let mut check = Check::new("peers");
+    if config.peers.is_none() {
+        return match config.servers.len() {
+            1 => check.or("there is only one server"),
+            _ => check.skip("there is no [peers] table: shares hold at each server, or in one process", ""),
+        };
+    }
+    for report in reports {
+        let missing: Vec<&str> =
+            report.peers.iter().filter(|peer| !peer.connected).map(|peer| peer.server.as_str()).collect();
+        if !missing.is_empty() {
+            let text = format!("{} not connected with {}", report.servers.join(", "), missing.join(", "));
+            check.fail(text, "the log of both says why; peers.port must be open between servers' hosts");
+        }
+    }
+    if reports.is_empty() {
+        return check.skip("no proxy was asked", "");
+    }
+    check.or("all are connected")
+}
+
+/// Whether the clocks of peers agree within `peers.clock_limit`.
+pub(super) fn clocks(config: &Config, reports: &[PeersReport]) -> Vec<Finding> {
+    let mut check = Check::new("clocks");
+    let Some(limit) = config.peers.as_ref().map(|peers| peers.clock_limit) else {
+        return check.skip("without [peers] clocks are not compared", "");
+    };
+    let mut worst = Duration::ZERO;
+    let mut known = false;
+    for report in reports {
+        for peer in &report.peers {
+            let Some(ahead) = peer.clock_ahead_seconds else { continue };
+            let off = Duration::try_from_secs_f64(ahead.abs()).unwrap_or(Duration::MAX);
+            (worst, known) = (worst.max(off), true);
+            if off > limit {
+                let text = format!(
+                    "{}: the clock of {} is {:+.3} s ahead (peers.clock_limit is {limit:?})",
+                    report.servers.join(", "),
+                    peer.server,
+                    ahead
+                );
+                check.fail(text, "look at chronyc tracking, or timedatectl, on both");
+            }
+        }
+    }
+    if !known {
+        return check.skip("no proxy knows another one's clock yet", "");
+    }
+    check.or(format!("they differ by at most {worst:.1?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Verdict;
+    use super::*;
+    use crate::cmd::rows::tests::status;
+
+    #[test]
+    fn who_does_not_answer_is_named() {
+        let answers = |servers: &[&str]| Answers {
+            list: servers.iter().map(|server| status(server, 1)).collect(),
+            silent: vec!["the proxy of s2 does not answer within 10 s".to_owned()],
+        };
+        let verdict = |answers: &Answers<Status>| proxies(answers, None, &["s1", "s2"])[0].result;
+        assert_eq!(verdict(&answers(&["s1", "s2"])), Verdict::Ok);
+        assert_eq!(verdict(&answers(&["s1"])), Verdict::Failed);
+        assert_eq!(proxies(&answers(&[]), Some("cannot ask"), &["s1"])[0].result, Verdict::Failed);
+    }
+
+    #[test]
+    fn versions_that_differ_are_a_warning() {
+        let verdict = |statuses: &[Status], own: &str| versions(statuses, own)[0].result;
+        assert_eq!(verdict(&[status("s1", 1), status("s2", 1)], "1"), Verdict::Ok);
+        assert_eq!(verdict(&[status("s1", 1)], "2"), Verdict::Warning);
+        assert_eq!(verdict(&[], "2"), Verdict::Skipped);
+    }
+}

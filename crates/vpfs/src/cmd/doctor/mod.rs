@@ -1,0 +1,208 @@
+//! `vpfs doctor`: what is wrong with a deployment, and how to mend it.
+
+mod cluster;
+mod finding;
+mod host;
+mod sockets;
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use vpfs_admin::api::Status;
+use vpfs_admin::events::EventsReport;
+use vpfs_config::{Address, Config};
+use vpfs_core::ServerId;
+use vpfs_proxy::{PeersReport, Resolver, check_names, check_start};
+
+use super::asking::{Answer, Answers, Asking};
+use super::names::Names;
+use super::{check_connect, runtime};
+use crate::exit::Exit;
+use crate::print::print;
+use finding::{Check, Finding, Verdict};
+
+pub(super) use finding::table;
+
+/// Check a deployment, and say how to mend what is wrong
+///
+/// Reads the configuration, asks the servers and the proxies, and looks at this host: clients that are connected to
+/// servers past their proxies, file descriptors, the packet filter, the state directory. Changes nothing. Some checks
+/// need root. Exits with 1 if a check fails.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    vpfs doctor                 on each storage server, as root\n  \
+    vpfs doctor --json          the same for programs")]
+pub(crate) struct Doctor {
+    #[command(flatten)]
+    patient: Patient,
+
+    /// Print JSON: a list with an object for each finding
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is examined.
+#[derive(clap::Args)]
+pub(in crate::cmd) struct Patient {
+    /// The configuration, see docs/config.md
+    #[arg(long, value_name = "FILE", default_value = "/etc/vpfs/vpfs.toml")]
+    pub(in crate::cmd) config: PathBuf,
+
+    /// A server whose proxy runs here, by its name in the file; may be given several times [default: those whose
+    /// address is this host's]
+    #[arg(long = "server", value_name = "NAME")]
+    pub(in crate::cmd) servers: Vec<String>,
+}
+
+impl Doctor {
+    pub(crate) fn run(&self) -> Result<(), Exit> {
+        let runtime = runtime()?;
+        let findings = runtime.block_on(self.patient.examine());
+        // A name server that hangs must not keep this from ending.
+        runtime.shutdown_background();
+        let findings = findings?;
+        print(match self.json {
+            true => serde_json::to_string_pretty(&findings).map_err(|error| Exit::Failed(error.to_string()))?,
+            false => finding::table(&findings).to_string(),
+        })?;
+        match findings.iter().filter(|finding| finding.result == Verdict::Failed).count() {
+            0 => Ok(()),
+            1 => Err(Exit::Failed("one check failed".to_owned())),
+            failed => Err(Exit::Failed(format!("{failed} checks failed"))),
+        }
+    }
+}
+
+impl Patient {
+    /// All findings, in the order of the checks. An error if a server that was named is not in the file.
+    pub(in crate::cmd) async fn examine(&self) -> Result<Vec<Finding>, Exit> {
+        let config = match Config::load(&self.config) {
+            Ok(config) => config,
+            Err(problems) => {
+                let mut check = Check::new("configuration");
+                check.fail(problems, "each line says what to change; nothing else was checked");
+                return Ok(check.or(""));
+            }
+        };
+        let names = addresses(&config).await;
+        let here = self.here(&config, &names)?;
+        let mut findings = configuration(&self.config, &config);
+        findings.extend(start(&config, &here).await);
+        findings.extend(resolved(&config, &here).await);
+        findings.extend(servers(&config).await);
+        findings.extend(self.proxies(&config, &here).await);
+        findings.extend(host::bypass(&config, &here, &names));
+        findings.extend(host::firewall(&config, &here));
+        findings.extend(host::state());
+        Ok(findings)
+    }
+
+    /// The servers whose proxies run here.
+    fn here(&self, config: &Config, names: &Names) -> Result<Vec<ServerId>, Exit> {
+        if !self.servers.is_empty() {
+            return self.servers.iter().map(|name| config.server(name).map_err(Exit::Usage)).collect();
+        }
+        let is_here = |host: &str| names.of(host).into_iter().any(host::is_own);
+        let servers = config.servers().filter(|(_, server)| is_here(server.address.host()));
+        Ok(servers.map(|(id, _)| id).collect())
+    }
+
+    /// What those of this host and, with `[peers]`, of all hosts say.
+    async fn proxies(&self, config: &Config, here: &[ServerId]) -> Vec<Finding> {
+        let (statuses, failure) = self.ask::<Status>(config).await;
+        let (reports, _) = self.ask::<PeersReport>(config).await;
+        let (events, _) = self.ask_at::<EventsReport>(config, false).await;
+        let name = |id: &ServerId| config.servers[id.index()].name.as_str();
+        let expected: Vec<&str> = if config.peers.is_some() {
+            config.servers().map(|(id, _)| name(&id)).collect()
+        } else {
+            here.iter().map(name).collect()
+        };
+        let processes: Vec<u32> = events.list.iter().map(|report| report.process).collect();
+        let mut findings = cluster::proxies(&statuses, failure.as_deref(), &expected);
+        findings.extend(cluster::versions(&statuses.list, env!("CARGO_PKG_VERSION")));
+        findings.extend(cluster::peers(config, &reports.list));
+        findings.extend(cluster::clocks(config, &reports.list));
+        findings.extend(host::descriptors(config, &processes));
+        findings
+    }
+
+    /// What the proxies of this host answer and, if they do not have all servers, those of all hosts by `[peers]`; or
+    /// why none does.
+    pub(in crate::cmd) async fn ask<A: Answer>(&self, config: &Config) -> (Answers<A>, Option<String>) {
+        let (here, failure) = self.ask_at::<A>(config, false).await;
+        let servers = here.list.iter().flat_map(A::servers).count();
+        if config.peers.is_none() || servers == config.servers.len() {
+            return (here, failure);
+        }
+        let (all, remote_failure) = self.ask_at::<A>(config, true).await;
+        match remote_failure {
+            None => (all, None),
+            Some(why) if failure.is_none() => (Answers { silent: vec![why], ..here }, None),
+            why => (here, why),
+        }
+    }
+
+    async fn ask_at<A: Answer>(&self, config: &Config, remote: bool) -> (Answers<A>, Option<String>) {
+        let asking = Asking::of(self.config.clone(), Vec::new(), remote);
+        match asking.answers(config).await {
+            Ok(answers) => (answers, None),
+            Err(exit) => (Answers { list: Vec::new(), silent: Vec::new() }, Some(exit.to_string())),
+        }
+    }
+}
+
+fn configuration(path: &Path, config: &Config) -> Vec<Finding> {
+    let mut check = Check::new("configuration");
+    if !config.warnings.list.is_empty() {
+        check.warn(&config.warnings, "change it, unless you mean it");
+    }
+    check.or(format!("{} is valid", path.display()))
+}
+
+async fn start(config: &Config, here: &[ServerId]) -> Vec<Finding> {
+    let mut check = Check::new("start");
+    if here.is_empty() {
+        return check.skip("no server of the file is on this host", "name those whose proxies run here with --server");
+    }
+    for reason in check_start(config, here).await {
+        check.fail(reason, "vpfs proxy --check with the same --server tells the same before a restart does");
+    }
+    check.or("proxies can start here")
+}
+
+async fn resolved(config: &Config, here: &[ServerId]) -> Vec<Finding> {
+    let mut check = Check::new("names");
+    let (count, missing) = check_names(config, here, Resolver::default()).await;
+    let fix = "correct the name, or what /etc/nsswitch.conf asks";
+    missing.into_iter().for_each(|line| check.warn(line, fix));
+    check.or(format!("all have addresses ({count})"))
+}
+
+async fn servers(config: &Config) -> Vec<Finding> {
+    let mut check = Check::new("servers");
+    let all: Vec<ServerId> = config.servers().map(|(id, _)| id).collect();
+    let (answers, differences) = check_connect::ask_all(config, &all).await;
+    let fix = "start the server, or make vpfs.toml and the servers' configuration agree";
+    differences.into_iter().for_each(|difference| check.fail(difference, fix));
+    check.or(format!("all answer, and agree with the configuration ({})", answers.len()))
+}
+
+/// Addresses of all servers, of hosts that are trusted like servers, and of proxies.
+async fn addresses(config: &Config) -> Names {
+    let wanted = RefCell::new(BTreeSet::new());
+    let want = |name: &str| {
+        wanted.borrow_mut().insert(name.to_owned());
+        Vec::new()
+    };
+    config.resolve_servers(&want);
+    let servers = config.servers.iter().map(|server| &server.address);
+    servers.chain(proxies(config)).for_each(|address| drop(want(address.host())));
+    Names::look_up(wanted.into_inner()).await
+}
+
+/// Where clients reach the proxies.
+fn proxies(config: &Config) -> impl Iterator<Item = &Address> {
+    config.listeners.iter().flat_map(|listener| &listener.addresses)
+}
