@@ -1,9 +1,6 @@
 //! [IOCO Fig. 6]: mean completion time with 2 to 16 IOR instances of 8, 16 and 32 processes on 16 servers.
 //!
-//! As in the paper: requests of 128 KiB, strips of 4 KiB, windows of 1 s. The paper has a barrier between requests and
-//! does not say how many there are. Here each process makes one, all applications at the same time, in five repeated
-//! runs instead of many rounds. This is the case of the paper's analysis, with which it compares its results. See also
-//! [`super::servers`]. Each IOR instance reads one shared file, in which the processes' requests are adjacent.
+//! As in the paper: requests of 128 KiB, strips of 4 KiB, windows of 1 s, a barrier between requests.
 
 use vpfs_model::plan::Ior;
 use vpfs_report::{Axis, Check, Measured, Plot, Section, Series, Table, number};
@@ -26,11 +23,9 @@ struct Point {
 pub(super) fn run() -> Result<Section, SimError> {
     let points = sweep(&scenario::parse("ioco-6.toml", TEXT)?)?;
     let section = Section::new("IOCO Fig. 6: completion time by number of applications").text(
-        "Every process reads 128 KiB, a part from each of 16 servers, and all applications start together. With the \
-         original order each application waits for the server that serves it last; with coordination the first ones \
-         finish early and the last one is not later than before. The more applications share the servers, the more of \
-         them gain. With two applications on disks there is almost nothing to order: each server has two places to \
-         read from and starts with whichever request arrives first.",
+        "Every process reads 128 KiB, a part from each of 16 servers, eight times, and all applications start together. \
+         With the original order each application waits for the server that serves it last; with coordination the first \
+         ones finish early. The more applications share the servers, the more of them gain.",
     );
     let section = Medium::ALL.into_iter().fold(section, |section, medium| {
         let caption =

@@ -1,11 +1,6 @@
 //! [IOCO Fig. 7]: mean completion time of ten PIO-Bench instances with 8, 16 and 32 processes on 2 to 64 servers.
 //!
-//! As in the paper: each request has 8 KB at each server. The paper does not say how many requests a process makes.
-//! Here it is one, all applications at the same time, in five repeated runs. With back-to-back requests the gain does
-//! not depend on the number of servers, as the second table shows: an application whose request is done joins the end
-//! of all queues, so with the original order each request waits for one of every other application, even at a single
-//! server; only the priority within a window lets some go ahead. The paper's 10 % at two servers and 46 % at 64
-//! correspond to simultaneous requests, as in its formula (3).
+//! As in the paper: each request has 8 KB at each server.
 
 use vpfs_model::plan::PioBench;
 use vpfs_report::{Axis, Check, Measured, Plot, Section, Series, Table, number};
@@ -20,9 +15,6 @@ const SERVERS: [u32; 6] = [2, 4, 8, 16, 32, 64];
 /// The paper has flash in 16 servers.
 const MOST_FLASH: u32 = 16;
 const BYTES_AT_SERVER: u32 = 8 << 10;
-/// Requests of each process, back to back with barriers, in the table next to the figure.
-const BACK_TO_BACK: u64 = 16;
-
 struct Point {
     medium: Medium,
     processes: u32,
@@ -32,44 +24,39 @@ struct Point {
 
 pub(super) fn run() -> Result<Section, SimError> {
     let base = scenario::parse("ioco-7.toml", TEXT)?;
-    let points = sweep(&base, &PROCESSES, 1)?;
-    let back_to_back = sweep(&base, &PROCESSES[..1], BACK_TO_BACK)?;
+    let points = sweep(&base, &PROCESSES)?;
     let section = Section::new("IOCO Fig. 7: completion time by number of servers").text(
         "Each request has 8 KB at every server. With the original order, more servers mean a higher chance of being \
          last at one of them, so the completion time grows although no server has more to do; with coordination it \
-         stays constant. For back-to-back requests, in the second table, the gain does not depend on the number of \
-         servers: there the order of applications within a window decides.",
+         should stay constant.",
     );
     let section = Medium::ALL.into_iter().fold(section, |section, medium| {
         section
             .figure(chart(medium, &points), format!("Fig. 7, {}", medium.name()))
-            .table(table(medium, &points, "at once"))
+            .table(table(medium, &points))
     });
-    let title = format!("{BACK_TO_BACK} back to back");
-    let section =
-        Medium::ALL.into_iter().fold(section, |section, medium| section.table(table(medium, &back_to_back, &title)));
     Ok(checks(&points).into_iter().fold(scenario::assumptions(section, TEXT), Section::check))
 }
 
-fn sweep(base: &Scenario, processes: &[u32], requests: u64) -> Result<Vec<Point>, SimError> {
+fn sweep(base: &Scenario, processes: &[u32]) -> Result<Vec<Point>, SimError> {
     let sizes = |medium| SERVERS.into_iter().filter(move |&servers| medium == Medium::Hdd || servers <= MOST_FLASH);
     let of =
         |medium| processes.iter().flat_map(move |&processes| sizes(medium).map(move |size| (medium, processes, size)));
     let places: Vec<_> = Medium::ALL.into_iter().flat_map(of).collect();
     let point = |&(medium, processes, servers): &(Medium, u32, u32)| {
         let mut scenario = medium.on(base, servers);
-        scenario.apps = scenario.apps.iter().map(|base| app(base, processes, servers, requests)).collect();
+        scenario.apps = scenario.apps.iter().map(|base| app(base, processes, servers)).collect();
         Ok(Point { medium, processes, servers, pair: Pair::of(&scenario)? })
     };
     parallel::map(&places, point).into_iter().collect()
 }
 
 /// A copy of the scenario's application for `servers` servers.
-fn app(base: &App, processes: u32, servers: u32, requests: u64) -> App {
+fn app(base: &App, processes: u32, servers: u32) -> App {
     let workload = match &base.workload {
         Workload::Pio(pio) => {
             let request_bytes = BYTES_AT_SERVER * servers;
-            PioBench { processes, request_bytes, requests, barrier: requests > 1, ..pio.clone() }.into()
+            PioBench { processes, request_bytes, ..pio.clone() }.into()
         }
         other => other.clone(),
     };
@@ -92,9 +79,9 @@ fn chart(medium: Medium, points: &[Point]) -> Plot {
     })
 }
 
-fn table(medium: Medium, points: &[Point], requests: &str) -> Table {
+fn table(medium: Medium, points: &[Point]) -> Table {
     let sizes = of(points, medium, PROCESSES[0]).map(|point| format!("{} servers", point.servers));
-    let heading = [format!("{}, requests {requests}: lower by [%]", medium.name())].into_iter().chain(sizes);
+    let heading = [format!("{}: lower by [%]", medium.name())].into_iter().chain(sizes);
     PROCESSES.into_iter().fold(Table::new(heading), |table, processes| {
         let cells: Vec<_> =
             of(points, medium, processes).map(|point| number(point.pair.reduction().median().round())).collect();
@@ -156,7 +143,7 @@ mod tests {
     #[test]
     fn reductions_need_coordination() {
         let base = perturbed::fifo(&scenario::parse("ioco-7.toml", TEXT).unwrap());
-        let points = sweep(&base, &PROCESSES[..1], 1).unwrap();
+        let points = sweep(&base, &PROCESSES[..1]).unwrap();
         must_differ(&checks(&points), |what| what.contains("reduction"));
     }
 }
