@@ -1,8 +1,8 @@
 //! The papers' experiments, simulated and compared with the papers' results.
 //!
 //! A [`Figure`] runs one experiment and returns a section of the report: charts, tables and checks, each with the
-//! paper's value, ours, a tolerance and a computed verdict. Hardware is described once for each testbed, in
-//! [`testbed`]; nothing is tuned for one figure.
+//! paper's value, ours, a tolerance and a computed verdict. Only rows whose value nothing was chosen for are counted
+//! ([`vpfs_report::Kind`]). The scenario files say which hardware each figure has, and what was assumed.
 //!
 //! ```no_run
 //! let figure = vpfs_figures::find("vpfs-plus-5")?;
@@ -74,11 +74,20 @@ pub fn report() -> Report {
     Report::new("The papers' figures, simulated by vpfs")
         .introduction(
             "Each section repeats an experiment of a paper in the simulator, with the schedulers that the daemon \
-             runs. Verdicts compare shapes and factors with the paper's, within a stated tolerance; they are computed.",
+             runs. A row is evidence, and counted, if the paper states its value and nothing in the model was chosen \
+             for it. It agrees if ours, the median of five seeds, is within 25 % of what carries the claim, or within \
+             the paper's own bound where it states one. Verdicts are computed.",
         )
         .introduction(
-            "One description of each testbed's hardware is used for all figures of its papers. Values that the papers \
-             do not state were taken from data sheets, and nothing was tuned for a single figure. Where our results \
-             differ, the section gives the reason, if it is known.",
+            "Rows are not counted if a parameter was chosen for them (calibrated), if ours follows from what was set \
+             (input), if they follow from other rows or repeat one (derived), or if the paper states no number (ours \
+             only).",
+        )
+        .introduction(
+            "The hardware of a testbed is not the same in all figures of its papers: vPFS Fig. 6 has the servers' page \
+             cache, Fig. 5 and 7 and vPFS+ have the bare disk of its profiling; IOCO and HARL ran on one cluster, but \
+             HARL's cost model needs other terms than a disk's. Parameters that a paper does not print come from data \
+             sheets or are assumed; the disk of vPFS, the null devices of its Table 2 and HARL's servers were chosen \
+             so that they give what rows marked as calibrated say. Each section ends with its assumptions and sources.",
         )
 }

@@ -4,6 +4,7 @@ use plotters::prelude::{ChartBuilder, Color, PathElement};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use serde::Serialize;
 
+use crate::Measured;
 use crate::axis::{Axis, Span};
 use crate::canvas::{self, Area, Drawn, Frame, GRID, INK, LETTER, Mark, Pen, Pixel};
 
@@ -26,6 +27,14 @@ impl Bar {
     #[must_use]
     pub fn with_error(self, low: f64, high: f64) -> Self {
         Self { error: Some((low, high)), ..self }
+    }
+}
+
+/// The median, with an error bar from the smallest to the largest value.
+impl From<Measured> for Bar {
+    fn from(measured: Measured) -> Self {
+        let [least, largest] = measured.spread();
+        Self { value: measured.median(), error: (least < largest).then_some((least, largest)) }
     }
 }
 

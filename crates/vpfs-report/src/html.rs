@@ -54,9 +54,10 @@ fn contents(report: &Report) -> Markup {
         };
     }
     html! {
+        p { strong { (report.tally()) } }
         nav {
             table {
-                thead { tr { th { "section" } th { "checks" } th { "passes" } th { "differs" } } }
+                thead { tr { th { "section" } th { "evidence" } th { "agrees" } th { "other rows" } th { "hold" } } }
                 tbody {
                     @for (number, section) in sections {
                         tr {
@@ -73,9 +74,10 @@ fn contents(report: &Report) -> Markup {
 
 fn counts(tally: Tally) -> Markup {
     html! {
-        td { (tally.passes + tally.differs) }
-        td { (tally.passes) }
-        td class=[(tally.differs > 0).then_some("differs")] { (tally.differs) }
+        td { (tally.evidence) }
+        td class=[(tally.agree < tally.evidence).then_some("differs")] { (tally.agree) }
+        td { (tally.others) }
+        td { (tally.hold) }
     }
 }
 

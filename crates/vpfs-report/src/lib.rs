@@ -24,7 +24,7 @@
 //!         .figure(times, "Mean of five runs, with the fastest and the slowest.")
 //!         .check(Check::of("Fig. 5a", "ratio of throughputs").within(2.0, 2.01, 1.0)),
 //! );
-//! assert_eq!(report.tally().passes, 1);
+//! assert_eq!(report.tally().agree, 1);
 //! assert!(report.html().starts_with("<!DOCTYPE html>"));
 //! println!("{}", report.text());
 //! ```
@@ -43,7 +43,7 @@ mod text;
 pub use axis::Axis;
 pub use bars::{Bar, Bars};
 pub use chart::Chart;
-pub use check::{Check, Claim, Subject, Tally, Verdict};
+pub use check::{Check, Claim, Kind, Measured, Subject, Tally, Verdict};
 pub use number::number;
 pub use plot::{Plot, Series};
 pub use report::{Report, Section, Table};

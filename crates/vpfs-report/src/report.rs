@@ -128,7 +128,7 @@ impl Report {
         self
     }
 
-    /// How many verdict rows pass and how many differ.
+    /// How many rows agree with a paper.
     pub fn tally(&self) -> Tally {
         Tally::of(self.sections.iter().flat_map(|section| &section.checks))
     }

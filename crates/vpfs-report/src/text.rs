@@ -31,13 +31,13 @@ fn page(report: &Report) -> String {
         let _ = write!(page, "\n{paragraph}\n");
     }
     if report.tally() != Tally::default() {
-        let _ = write!(page, "\n{}\n", count(report));
+        let _ = write!(page, "\n{}\n", report.tally());
     }
     report.sections.iter().for_each(|section| page.push_str(&of_section(section)));
     page
 }
 
-/// Every verdict under the heading of its section, without the reasons, and how many pass.
+/// Every verdict under the heading of its section, without the reasons, and how many agree.
 fn summary(report: &Report) -> String {
     let mut text = String::new();
     let headings: Vec<String> = HEADINGS[..HEADINGS.len() - 1].iter().map(ToString::to_string).collect();
@@ -45,12 +45,7 @@ fn summary(report: &Report) -> String {
         let rows = section.checks.iter().map(|check| check.cells().into_iter().take(headings.len()));
         let _ = write!(text, "{}\n{}\n\n", section.heading, grid(&headings, rows));
     }
-    text + &count(report)
-}
-
-fn count(report: &Report) -> String {
-    let tally = report.tally();
-    format!("{} of {} checks pass.", tally.passes, tally.passes + tally.differs)
+    text + &report.tally().to_string()
 }
 
 fn of_section(section: &Section) -> String {

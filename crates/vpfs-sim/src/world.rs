@@ -93,10 +93,13 @@ pub(crate) struct WorldSettings {
 }
 
 impl WorldSettings {
-    /// The random delay of request number `lot`.
-    fn jitter(&self, lot: u64) -> Duration {
-        let most = u64::try_from(self.jitter.as_nanos()).unwrap_or(u64::MAX);
-        Duration::from_nanos(mix(mix(self.seed) ^ lot) % most.saturating_add(1))
+    /// The random delay of request number `lot` of a process: a third of the largest one for each of its application,
+    /// which all its requests share, its process, and the request itself. So what is sent at once by one application
+    /// arrives together, before or after that of another one.
+    fn jitter(&self, app: u32, process: u32, lot: u64) -> Duration {
+        let third = u64::try_from(self.jitter.as_nanos() / 3).unwrap_or(u64::MAX);
+        let draw = |kind: u64, lot: u64| mix(mix(self.seed ^ kind << 62) ^ lot) % third.saturating_add(1);
+        Duration::from_nanos(draw(1, app.into()) + draw(2, process.into()) + draw(0, lot))
     }
 }
 
@@ -350,7 +353,7 @@ impl World {
         let Access { object, offset, bytes, elsewhere, metadata } = access;
         let entry = &mut self.calls[call as usize];
         entry.parts_left += 1;
-        let process = &self.processes[entry.process as usize];
+        let (number, process) = (entry.process, &self.processes[entry.process as usize]);
         let part = Part {
             call,
             app: AppId(process.app),
@@ -374,7 +377,7 @@ impl World {
         };
         self.measures[process.app as usize].send(server);
         let target = &mut self.servers[server as usize];
-        let at = self.now + target.link.latency + self.settings.jitter(self.sent);
+        let at = self.now + target.link.latency + self.settings.jitter(process.app, number, self.sent);
         self.sent += 1;
         let part = u32::try_from(target.parts.insert(part)).expect("parts are bounded by the calls");
         self.calendar.push(at, Event::Arrive { server, part });

@@ -1,10 +1,4 @@
-//! The cluster of [HARL §IV-A], as the simulator and as the cost model see it.
-//!
-//! Deviations and guesses, for all figures of the paper:
-//! - The paper names its hardware (disks of 250 GB, PCI-E X4 flash of 100 GB, Gigabit Ethernet, eight client nodes),
-//!   but prints no parameters of it. One set for all figures, with which its cost model gives the stripes that it
-//!   reports, see [`UniformProfile::HARL_DISK`]; disks read and write at the same speed, as in its Table I.
-//! - Clients' links are not a bottleneck: the cost model has links of servers only.
+//! The cluster of [HARL §IV-A], as the simulator and as the cost model see it. The scenario file states the assumptions.
 
 use std::sync::Arc;
 
@@ -15,7 +9,7 @@ use vpfs_sim::{Region, Results, Scenario, SimError, Workload};
 
 use crate::scenario;
 
-const TEXT: &str = include_str!("../../../../scenarios/figures/harl.toml");
+pub(super) const TEXT: &str = include_str!("../../../../scenarios/figures/harl.toml");
 
 /// The stripes of disk and flash servers in bytes.
 pub(super) type Stripes = [u64; 2];
@@ -55,9 +49,10 @@ impl Job {
     }
 
     /// Runs it with these stripes of disk and flash servers, by region.
-    pub(super) fn run(&self, layout: &[(u64, Stripes)]) -> Result<Results, SimError> {
+    pub(super) fn run(&self, layout: &[(u64, Stripes)], seed: u64) -> Result<Results, SimError> {
         let region = |&(start, stripes): &(u64, Stripes)| Region { start, stripes: self.round(stripes) };
-        scenario::run(&self.scenario(layout.iter().map(region).collect())?, "fifo")
+        let scenario = self.scenario(layout.iter().map(region).collect())?;
+        scenario::run(&scenario::seeded(&scenario, seed), "fifo")
     }
 
     fn round(&self, [disk, flash]: Stripes) -> Vec<(u32, u64)> {

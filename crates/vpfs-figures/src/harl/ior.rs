@@ -126,16 +126,9 @@ pub(super) fn servers() -> Result<Section, SimError> {
 }
 
 fn introduced(heading: &str) -> Section {
-    Section::new(heading)
-        .text(
-            "Throughput with equal stripes on all servers, with random ones, with those that HARL finds by the paper's \
+    Section::new(heading).text(
+        "Throughput with equal stripes on all servers, with random ones, with those that HARL finds by the paper's \
              cost (each request alone), and with those that vpfs advises (requests priced with the others that are \
              outstanding). Requests have random offsets; each process has its own part of a shared file of 16 GiB.",
-        )
-        .text(
-            "The paper names its hardware, but prints no parameter of it. Ours are one set for all figures, among many \
-             with which the paper's cost gives the stripes that it reports. So the rows about stripes check the \
-             search; gains are not fitted. Ten seconds are simulated, each process has one request outstanding, \
-             and clients' links are not a limit.",
-        )
+    )
 }

@@ -2,23 +2,25 @@
 
 use vpfs_core::hash::mix;
 use vpfs_harl::{Model, Question, STEP, advise};
+use vpfs_report::Measured;
 use vpfs_sim::{SimError, parallel};
 
 use super::cluster::{Job, Stripes};
+use crate::scenario::SEEDS;
 
 const DEFAULT: u64 = 64 << 10;
 const FIXED: [u64; 8] = [16 << 10, 32 << 10, DEFAULT, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20];
 /// Random pairs; the paper does not say how many, nor from which range.
-const RANDOM: usize = 4;
+const RANDOM: usize = 100;
 /// Enough for every pair of stripes up to 1 MiB.
 const BUDGET: u64 = 50_000_000;
 
-/// A layout, and the throughput with it in MB/s.
+/// A layout, and the throughput with it in MB/s, for each seed; for random ones only the first seed.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Layout {
     /// By region: its start, and its stripes.
     pub(super) regions: Vec<(u64, Stripes)>,
-    pub(super) rate: f64,
+    pub(super) rates: Vec<f64>,
 }
 
 /// What one model advises.
@@ -43,6 +45,10 @@ pub(super) struct Comparison {
 }
 
 impl Layout {
+    pub(super) fn rate(&self) -> Measured {
+        Measured::of(self.rates.iter().copied())
+    }
+
     /// As in the paper: `36K-148K`.
     pub(super) fn name(&self) -> String {
         let name = |&(_, [disk, flash]): &(u64, Stripes)| match [disk >> 10, flash >> 10] {
@@ -54,19 +60,18 @@ impl Layout {
 }
 
 impl Comparison {
-    pub(super) fn of(job: &Job) -> Result<Self, SimError> {
+    /// Random stripes are tried only if the paper says something of them.
+    pub(super) fn of(job: &Job, with_random: bool) -> Result<Self, SimError> {
         let advised =
             [advise_by(job, Model::Paper, 0)?, advise_by(job, Model::Concurrent, Model::Concurrent.gain_percent())?];
         let whole = |stripes| vec![(0, stripes)];
         let fixed = FIXED.map(|stripe| whole([stripe; 2]));
-        let random = (0..).step_by(2).take(RANDOM).map(|lot| whole([random_stripe(lot), random_stripe(lot + 1)]));
-        let all: Vec<_> =
-            fixed.into_iter().chain(random).chain(advised.iter().map(|(regions, _)| regions.clone())).collect();
-        let rates = parallel::map(&all, |regions| Ok(job.run(regions)?.throughput() / 1e6));
-        let rates: Vec<f64> = rates.into_iter().collect::<Result<_, SimError>>()?;
-        let mut layouts = all.into_iter().zip(rates).map(|(regions, rate)| Layout { regions, rate });
-        let fixed = layouts.by_ref().take(FIXED.len()).collect();
-        let random = layouts.by_ref().take(RANDOM).collect();
+        let lots = (0..).step_by(2).take(if with_random { RANDOM } else { 0 });
+        let random = lots.map(|lot| whole([random_stripe(lot), random_stripe(lot + 1)]));
+        let fixed = measured(job, fixed.into(), &SEEDS)?;
+        let random = measured(job, random.collect(), &SEEDS[..1])?;
+        let regions = advised.iter().map(|(regions, _)| regions.clone()).collect();
+        let layouts = measured(job, regions, &SEEDS)?.into_iter();
         let mut advised = layouts.zip(advised).map(|(layout, (_, predicted))| Advised { layout, predicted });
         let mut next = || advised.next().expect("one for each model");
         Ok(Self { servers: job.servers, fixed, random, paper: next(), concurrent: next() })
@@ -76,16 +81,25 @@ impl Comparison {
         &self.fixed[FIXED.iter().position(|stripe| *stripe == DEFAULT).expect("it is one of them")]
     }
 
-    /// By how many % the paper's choice is faster than `layout`.
-    pub(super) fn gain_over(&self, layout: &Layout) -> f64 {
-        (self.paper.layout.rate / layout.rate - 1.0) * 100.0
+    /// By how many % the paper's choice is faster than `layout`, seed by seed.
+    pub(super) fn gains_over(&self, layout: &Layout) -> Vec<f64> {
+        self.paper.layout.rates.iter().zip(&layout.rates).map(|(paper, other)| (paper / other - 1.0) * 100.0).collect()
     }
 
-    /// All layouts, in the order of the paper's bars.
+    /// All layouts in the order of the paper's bars, a few of the random ones.
     pub(super) fn all(&self) -> impl Iterator<Item = &Layout> {
         let advised = [&self.paper.layout, &self.concurrent.layout];
-        self.fixed.iter().chain(&self.random).chain(advised)
+        self.fixed.iter().chain(self.random.iter().take(4)).chain(advised)
     }
+}
+
+/// Runs a job with these layouts and seeds.
+fn measured(job: &Job, layouts: Vec<Vec<(u64, Stripes)>>, seeds: &[u64]) -> Result<Vec<Layout>, SimError> {
+    let runs: Vec<_> = layouts.iter().flat_map(|regions| seeds.iter().map(move |&seed| (regions, seed))).collect();
+    let rates = parallel::map(&runs, |&(regions, seed)| Ok(job.run(regions, seed)?.throughput() / 1e6));
+    let rates: Vec<f64> = rates.into_iter().collect::<Result<_, SimError>>()?;
+    let rates: Vec<_> = rates.chunks(seeds.len()).map(<[f64]>::to_vec).collect();
+    Ok(layouts.into_iter().zip(rates).map(|(regions, rates)| Layout { regions, rates }).collect())
 }
 
 /// The regions and stripes that a model advises, and the gain over the default that it predicts.

@@ -1,23 +1,14 @@
-//! The two environments of [IOCO §5.1], and the values measured on them.
-//!
-//! Deviations and guesses, for all figures of the paper:
-//! - Only reads. The paper does not say which of its results are writes; in such small experiments, writes end in the
-//!   page caches of servers with 8 GB.
-//! - Clients' links are not a bottleneck: the paper does not say which nodes the clients run on, and most were servers
-//!   as well.
-//! - Depth 1 for disks: the server passes accesses to the disk one by one, so with more outstanding the proxy has
-//!   nothing left to order. Depth 2 for flash: the next request arrives while the reply to the last one is still on the
-//!   wire, which takes a sixteenth of the time of the access itself. (The paper's scheduler is inside the server, where
-//!   a reply on the wire delays no other request.)
-//! - Simultaneous requests reach servers up to 1 ms (Ethernet) or 0.1 ms (InfiniBand) apart.
+//! The two environments of [IOCO §5.1], and the values measured on them. The scenario files state the assumptions.
 
 use std::time::Duration;
 
 use vpfs_core::Depth;
 use vpfs_core::ioco::order_of;
+use vpfs_report::Measured;
 use vpfs_sim::{Results, Scenario, ServerGroup, SimError};
 
-use crate::{scenario, testbed};
+use crate::scenario::{self, SEEDS};
+use crate::testbed;
 
 /// An environment of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,48 +79,46 @@ impl Outcome {
         let reported = results.apps.iter().map(|app| app.bytes() as f64 / seconds(app)).sum();
         Self { completion: sum / calls, reported, bandwidth: results.throughput() }
     }
-
-    fn mean(all: &[Self]) -> Self {
-        let of = |value: fn(&Self) -> f64| all.iter().map(value).sum::<f64>() / all.len() as f64;
-        Self {
-            completion: of(|one| one.completion),
-            reported: of(|one| one.reported),
-            bandwidth: of(|one| one.bandwidth),
-        }
-    }
 }
 
 /// The scenario with a different seed, which also determines the applications' order in windows, as in the paper, where
 /// each run draws a new order.
 pub(super) fn seeded(scenario: &Scenario, seed: u64) -> Scenario {
-    let mut scenario = Scenario { seed, ..scenario.clone() };
+    let mut scenario = scenario::seeded(scenario, seed);
     for app in &mut scenario.apps {
         app.order = Some(order_of(&format!("{} in run {seed}", app.name)));
     }
     scenario
 }
 
-/// Means over runs with `seeds` seeds under a policy.
-pub(super) fn repeat(scenario: &Scenario, policy: &str, seeds: u64) -> Result<Outcome, SimError> {
-    let run = |seed| Ok(Outcome::of(&scenario::run(&seeded(scenario, seed), policy)?));
-    Ok(Outcome::mean(&(1..=seeds).map(run).collect::<Result<Vec<_>, SimError>>()?))
+/// The runs with all seeds under a policy.
+pub(super) fn repeat(scenario: &Scenario, policy: &str) -> Result<Vec<Outcome>, SimError> {
+    SEEDS.into_iter().map(|seed| Ok(Outcome::of(&scenario::run(&seeded(scenario, seed), policy)?))).collect()
 }
 
-/// Both policies over the same runs.
-#[derive(Clone, Copy, Debug)]
+/// Both policies with the same seeds.
+#[derive(Clone, Debug)]
 pub(super) struct Pair {
-    pub(super) original: Outcome,
-    pub(super) coordinated: Outcome,
+    pub(super) original: Vec<Outcome>,
+    pub(super) coordinated: Vec<Outcome>,
 }
 
 impl Pair {
-    pub(super) fn of(scenario: &Scenario, seeds: u64) -> Result<Self, SimError> {
-        let [original, coordinated] = POLICIES.map(|policy| repeat(scenario, policy, seeds));
+    pub(super) fn of(scenario: &Scenario) -> Result<Self, SimError> {
+        let [original, coordinated] = POLICIES.map(|policy| repeat(scenario, policy));
         Ok(Self { original: original?, coordinated: coordinated? })
     }
 
     /// By how many % coordination lowers the mean completion time.
-    pub(super) fn reduction(&self) -> f64 {
-        (1.0 - self.coordinated.completion / self.original.completion) * 100.0
+    pub(super) fn reduction(&self) -> Measured {
+        let of = |(original, coordinated): (&Outcome, &Outcome)| {
+            (1.0 - coordinated.completion / original.completion) * 100.0
+        };
+        Measured::of(self.original.iter().zip(&self.coordinated).map(of))
     }
+}
+
+/// The median of a value of all runs.
+pub(super) fn median(runs: &[Outcome], of: impl Fn(&Outcome) -> f64) -> f64 {
+    Measured::of(runs.iter().map(of)).median()
 }

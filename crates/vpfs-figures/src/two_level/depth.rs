@@ -4,12 +4,13 @@ use vpfs_report::{Axis, Check, Plot, Section, Series, number};
 use vpfs_sim::{Results, Scenario, SimError};
 
 use super::run::{self, HALF_SECONDS, Runs, SECONDS};
+use crate::scenario;
 
 /// The same times in intervals of the series.
 const HALF: usize = HALF_SECONDS as usize;
 
 pub(super) fn run() -> Result<Section, SimError> {
-    let runs = Runs::new()?;
+    let runs = Runs::of(&run::scenario()?)?;
     let section = Section::new("Two-level: issue rates and the outstanding limit")
         .text(
             "Each second the scheduler sets a new Lo, the limit on outstanding requests, from what the storage did in \
@@ -20,7 +21,7 @@ pub(super) fn run() -> Result<Section, SimError> {
         .figure(rates(&run::scenario()?), "The demand of the applications.")
         .figure(throughput(&runs.two_level), "Their throughput with the two-level scheduler.")
         .figure(depth(&runs), "Lo, and the number of outstanding requests.");
-    Ok(checks(&runs).into_iter().fold(section, Section::check))
+    Ok(checks(&runs).into_iter().fold(scenario::assumptions(section, run::TEXT), Section::check))
 }
 
 fn seconds(values: &[u32]) -> impl Iterator<Item = (f64, f64)> {

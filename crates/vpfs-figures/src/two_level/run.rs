@@ -14,8 +14,9 @@
 
 use vpfs_sim::{CallTrace, Results, Scenario, SimError, Simulation, Workload, parallel};
 
-use crate::scenario;
+use crate::scenario::{self, SEEDS};
 
+pub(super) const TEXT: &str = include_str!("../../../../scenarios/figures/two-level.toml");
 pub(super) const SECONDS: u32 = 120;
 /// Seconds for which the first application is on, and then off.
 pub(super) const HALF_SECONDS: u32 = 20;
@@ -23,7 +24,7 @@ pub(super) const HALF_SECONDS: u32 = 20;
 const DEADLINES_MS: [f64; 2] = [100.0, 300.0];
 
 pub(super) fn scenario() -> Result<Scenario, SimError> {
-    scenario::parse("two-level.toml", include_str!("../../../../scenarios/figures/two-level.toml"))
+    scenario::parse("two-level.toml", TEXT)
 }
 
 /// The demand of an application at `seconds` after the start, in bytes per second.
@@ -41,12 +42,15 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    pub(super) fn new() -> Result<Self, SimError> {
-        let scenario = scenario()?;
-        let mut runs =
-            parallel::map(&scenario.policies, |policy| Simulation::new(&scenario, policy)?.run()).into_iter();
+    pub(super) fn of(scenario: &Scenario) -> Result<Self, SimError> {
+        let mut runs = parallel::map(&scenario.policies, |policy| Simulation::new(scenario, policy)?.run()).into_iter();
         let mut next = || runs.next().expect("one for each policy");
         Ok(Self { fifo: next()?, two_level: next()? })
+    }
+
+    pub(super) fn all_seeds() -> Result<Vec<Self>, SimError> {
+        let base = scenario()?;
+        SEEDS.into_iter().map(|seed| Self::of(&scenario::seeded(&base, seed))).collect()
     }
 
     pub(super) fn all(&self) -> [&Results; 2] {
@@ -72,4 +76,11 @@ pub(super) fn calls(results: &Results, app: usize) -> impl Iterator<Item = &Call
 pub(super) fn missed_percent(results: &Results, app: usize) -> f64 {
     let missed = calls(results, app).filter(|call| latency_ms(call) > deadline_ms(app)).count();
     missed as f64 * 100.0 / calls(results, app).count().max(1) as f64
+}
+
+/// MB/s of both applications in the last period in which both are on and ask for more than the storage has.
+pub(super) fn capacity(results: &Results) -> f64 {
+    let range = (4 * HALF_SECONDS as usize)..(5 * HALF_SECONDS as usize);
+    let bytes: u64 = results.apps.iter().flat_map(|app| app.bytes_series.get(range.clone())).flatten().sum();
+    bytes as f64 / 1e6 / f64::from(HALF_SECONDS)
 }

@@ -1,17 +1,18 @@
 //! [vPFS Fig. 6]: unfairness over 5 s and 60 s while eight applications arrive a minute apart, with layout-driven DSFQ.
 //!
 //! As in the paper: weights 1 to 8, 32 processes each, sequential writes, odd ones on four servers and even ones on
-//! eight, 960 s, unfairness among the applications present. Service is as measured, not as charged. Assumed, see the
-//! scenario file: the size of calls and the placement of processes.
+//! eight, 960 s, unfairness among the applications present. Service is as measured, not as charged.
 
+use std::ops::{Bound, RangeBounds};
 use std::time::Duration;
 
 use vpfs_core::fairness::unfairness;
 use vpfs_core::{Bytes, Weight};
-use vpfs_report::{Axis, Check, Plot, Section, Series, Table, number};
+use vpfs_report::{Axis, Check, Measured, Plot, Section, Series, Table, number};
 use vpfs_sim::{Results, Scenario, SimError, parallel};
 
-use crate::{scenario, testbed};
+use crate::scenario::{self, SEEDS};
+use crate::testbed;
 
 const BASE: &str = include_str!("../../../../scenarios/figures/vpfs-6.toml");
 const LAST_ARRIVAL: Duration = Duration::from_secs(420);
@@ -21,14 +22,20 @@ const LONG: Duration = Duration::from_secs(60);
 /// Start time of a window, and the unfairness in it, in %.
 type Window = (Duration, f64);
 
+/// The paper's spike, when the second application enters.
+const SPIKE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(80));
+
 pub(super) fn run() -> Result<Section, SimError> {
     let cached = scenario::parse("vpfs-6.toml", BASE)?;
     let uncached = Scenario { servers: vec![testbed::vpfs_servers()], ..cached.clone() };
-    let runs = [(&cached, "layout"), (&uncached, "layout"), (&cached, "local")];
+    let aside = [(uncached, "layout"), (cached.clone(), "local")];
+    let seeded = SEEDS.map(|seed| (scenario::seeded(&cached, seed), "layout"));
+    let runs: Vec<_> = aside.into_iter().chain(seeded).collect();
     let results: Result<Vec<_>, _> =
         parallel::map(&runs, |(scenario, policy)| scenario::run(scenario, policy)).into_iter().collect();
     let results = results?;
-    Ok(section(&results[0], &results[1], &results[2]))
+    let [uncached, local, layout @ ..] = &results[..] else { return Ok(Section::new("no runs")) };
+    Ok(section(layout, uncached, local))
 }
 
 /// Unfairness among the applications present in each window; none for windows in which nothing completed.
@@ -45,12 +52,13 @@ fn unfairness_in(results: &Results, from: Duration, to: Duration) -> Option<f64>
     (bytes.iter().sum::<u64>() > 0).then(|| unfairness(&services))
 }
 
-/// The largest value from a time on.
-fn largest(windows: &[Window], from: Duration) -> f64 {
-    windows.iter().filter(|(begin, _)| *begin >= from).map(|(_, value)| *value).fold(0.0, f64::max)
+/// The largest value of the windows that begin in a range; not a number if there are none.
+fn largest(windows: &[Window], range: impl RangeBounds<Duration>) -> f64 {
+    windows.iter().filter(|(begin, _)| range.contains(begin)).map(|(_, value)| *value).fold(f64::NAN, f64::max)
 }
 
-fn section(cached: &Results, uncached: &Results, local: &Results) -> Section {
+fn section(layout: &[Results], uncached: &Results, local: &Results) -> Section {
+    let cached = &layout[0];
     let (short, long) = (windows(cached, SHORT), windows(cached, LONG));
     let idle = cached.elapsed.as_secs() / SHORT.as_secs() - short.len() as u64;
     let section = Section::new("vPFS Fig. 6: fairness while applications arrive")
@@ -66,13 +74,15 @@ fn section(cached: &Results, uncached: &Results, local: &Results) -> Section {
              in such a window is not a fair sample. In {idle} of {} windows nothing completed at all; they are left \
              out. Without caches there are no spikes. In the paper they start after 420 s. Here they start as soon as \
              the first caches are full, after 80 s, because clients are not limited themselves and fill the servers' \
-             links from the first second.",
+             links from the first second. For the same reason a new application has all its requests in the queues at \
+             once, and the spikes of the paper at each arrival are missing.",
             cached.elapsed.as_secs() / SHORT.as_secs(),
         ))
         .figure(chart(&short, &long, &windows(uncached, SHORT)), "The paper's solid line is the one over 60 s.")
         .figure(throughput(cached), "Throughput of each application over a minute, with caches.")
         .table(table(cached));
-    checks(&short, &long, uncached, local).into_iter().fold(section, Section::check)
+    let rows = rows(layout).into_iter().chain(more(&short, uncached, local));
+    rows.fold(scenario::assumptions(section, BASE), Section::check)
 }
 
 fn line(name: &str, windows: &[Window]) -> Series {
@@ -84,6 +94,8 @@ fn chart(short: &[Window], long: &[Window], uncached: &[Window]) -> Plot {
         .series(line("over 5 s", short))
         .series(line("over 5 s, without write-back caches", uncached))
         .series(line("over 60 s", long).with_markers())
+        .reference_at(9.0, "paper: always below over 60 s")
+        .reference_at(4.0, "paper: below after the last arrival")
         .reference_when(LAST_ARRIVAL.as_secs_f64(), "last arrival")
 }
 
@@ -118,20 +130,58 @@ fn table(results: &Results) -> Table {
     })
 }
 
-fn checks(short: &[Window], long: &[Window], uncached: &Results, local: &Results) -> Vec<Check> {
-    let always = |what: &str| Check::of("Fig. 6", what.to_owned());
-    let without_caches = largest(&windows(uncached, SHORT), LAST_ARRIVAL + LONG);
-    vec![
-        always("largest unfairness over 60 s").at_most(largest(long, Duration::ZERO), 9.0).paper(9.0).unit("%"),
-        always("the same after the last arrival").at_most(largest(long, LAST_ARRIVAL), 4.0).paper(4.0).unit("%"),
-        always("largest unfairness over 5 s after the last arrival: spikes")
-            .at_least(largest(short, LAST_ARRIVAL), 20.0)
+/// What the paper states, over all runs.
+fn rows(layout: &[Results]) -> [Check; 3] {
+    let most = |length, range: (Bound<Duration>, Bound<Duration>)| {
+        Measured::of(layout.iter().map(|results| largest(&windows(results, length), range)))
+    };
+    let from = |at| (Bound::Included(at), Bound::Unbounded);
+    let of = |what| Check::of("Fig. 6", what);
+    [
+        of("largest unfairness over 60 s").at_most(most(LONG, from(Duration::ZERO)), 9.0).paper(9.0).unit("%"),
+        of("the same after the last arrival").at_most(most(LONG, from(LAST_ARRIVAL)), 4.0).paper(4.0).unit("%"),
+        of("largest unfairness over 5 s when the second application enters")
+            .within(90.0, most(SHORT, (Bound::Included(SPIKE.0), Bound::Excluded(SPIKE.1))), 25.0)
+            .unit("%")
+            .because(
+                "the paper's second application cannot fill the queues at first; ours has all its calls there at once",
+            ),
+    ]
+}
+
+fn more(short: &[Window], uncached: &Results, local: &Results) -> [Check; 3] {
+    let of = |what| Check::of("Fig. 6", what);
+    [
+        of("largest unfairness over 5 s after the last arrival: spikes")
+            .at_least(largest(short, LAST_ARRIVAL..), 20.0)
             .unit("%")
             .because("the paper calls them large; foreground flushes hold all writes back for longer than 5 s"),
-        always("the same without write-back caches").at_most(without_caches, 5.0).unit("%"),
-        always("over 60 s, with shares at each server for itself")
-            .at_least(largest(&windows(local, LONG), LAST_ARRIVAL), 25.0)
+        of("the same without write-back caches")
+            .at_most(largest(&windows(uncached, SHORT), LAST_ARRIVAL + LONG..), 5.0)
+            .unit("%"),
+        of("over 60 s, with shares at each server for itself")
+            .at_least(largest(&windows(local, LONG), LAST_ARRIVAL..), 25.0)
             .unit("%")
             .because("not in the paper: shows why synchronisation is needed"),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::perturbed::{self, must_differ};
+
+    /// Unfairness is measured by the weights that are due, not by halved ones.
+    #[test]
+    fn fairness_needs_its_policy() {
+        let base = scenario::parse("vpfs-6.toml", BASE).unwrap();
+        let base = Scenario { servers: vec![testbed::vpfs_servers()], ..base };
+        for change in [perturbed::fifo, perturbed::halved, perturbed::unsynchronised] {
+            let mut results = scenario::run(&change(&base), "layout").unwrap();
+            for (app, due) in results.apps.iter_mut().zip(&base.apps) {
+                app.weight = due.weight.get();
+            }
+            must_differ(&rows(&[results]), |what| what.contains("60 s") || what.contains("last arrival"));
+        }
+    }
 }

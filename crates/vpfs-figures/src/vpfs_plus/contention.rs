@@ -1,7 +1,9 @@
-//! A small application that ends, beside a large one that never does: the common part of [vPFS+ Fig. 5 to 8].
+//! A small application that ends, beside a large one that never does: the common part of [vPFS+ Fig. 5 to 8] and
+//! [vPFS Fig. 7].
 
 use std::time::Duration;
 
+use vpfs_report::{Axis, Bar, Bars, Measured, Table, number};
 use vpfs_sim::{App, Results, Scenario, SimError, parallel};
 
 use crate::scenario;
@@ -38,6 +40,7 @@ impl Outcome {
 const NATIVE: &str = "native";
 
 /// One point of a sweep: a scenario and the name of its policy.
+#[derive(Clone)]
 pub(crate) struct Trial {
     pub(crate) scenario: Scenario,
     pub(crate) policy: &'static str,
@@ -49,10 +52,14 @@ pub(crate) fn small_alone(scenario: &Scenario) -> Trial {
     Trial { scenario: Scenario { apps, ..scenario.clone() }, policy: NATIVE }
 }
 
-/// Runs all trials and returns the outcome of each.
-pub(crate) fn outcomes(trials: &[Trial]) -> Result<Vec<Outcome>, SimError> {
-    let run = |trial: &Trial| scenario::run(&trial.scenario, trial.policy).map(|results| outcome(&results));
-    parallel::map(trials, run).into_iter().collect()
+/// Runs all trials with some seeds and returns, seed by seed, the outcome of each trial.
+pub(crate) fn outcomes(trials: &[Trial], seeds: &[u64]) -> Result<Vec<Vec<Outcome>>, SimError> {
+    let runs: Vec<_> = seeds.iter().flat_map(|&seed| trials.iter().map(move |trial| (seed, trial))).collect();
+    let run = |(seed, trial): &(u64, &Trial)| {
+        scenario::run(&scenario::seeded(&trial.scenario, *seed), trial.policy).map(|results| outcome(&results))
+    };
+    let outcomes = parallel::map(&runs, run).into_iter().collect::<Result<Vec<_>, _>>()?;
+    Ok(outcomes.chunks(trials.len()).map(<[Outcome]>::to_vec).collect())
 }
 
 fn outcome(results: &Results) -> Outcome {
@@ -81,4 +88,74 @@ fn rate_between(results: &Results, app: usize, from: Duration, to: Duration) -> 
     let (from, to) = (Duration::from_secs(from.as_secs()), Duration::from_secs(to.as_secs()));
     let bytes = results.bytes_between(from, to)[app];
     bytes as f64 / 1e6 / to.saturating_sub(from).as_secs_f64()
+}
+
+/// The small application alone and beside the large one in some ways, with each seed.
+pub(crate) struct Experiment {
+    /// Which small application, such as `class A`.
+    pub(crate) name: &'static str,
+    /// Names of the ways of sharing.
+    ways: Vec<String>,
+    /// For each seed: alone, then each way.
+    seeds: Vec<Vec<Outcome>>,
+}
+
+impl Experiment {
+    /// Runs `base` alone and each of `ways`.
+    pub(crate) fn new(
+        name: &'static str,
+        base: &Scenario,
+        ways: Vec<(String, Trial)>,
+        seeds: &[u64],
+    ) -> Result<Self, SimError> {
+        let (ways, trials): (Vec<_>, Vec<_>) = ways.into_iter().unzip();
+        let trials: Vec<_> = [small_alone(base)].into_iter().chain(trials).collect();
+        Ok(Self { name, ways, seeds: outcomes(&trials, seeds)? })
+    }
+
+    /// A value of each seed's run alone and of its runs in each way.
+    pub(crate) fn measure(&self, of: impl Fn(&Outcome, &[Outcome]) -> f64) -> Measured {
+        Measured::of(self.seeds.iter().map(|outcomes| of(&outcomes[0], &outcomes[1..])))
+    }
+
+    /// By how much longer than alone the small application runs, in %.
+    pub(crate) fn extra_run_time(&self, way: usize) -> Measured {
+        self.measure(|alone, ways| (ways[way].run / alone.run - 1.0) * 100.0)
+    }
+
+    /// Its throughput during I/O, in % of alone.
+    pub(crate) fn throughput(&self, way: usize) -> Measured {
+        self.measure(|alone, ways| alone.io() / ways[way].io() * 100.0)
+    }
+
+    /// The part of its run time alone that is I/O, in %.
+    pub(crate) fn io_alone(&self) -> Measured {
+        self.measure(|alone, _| alone.io() / alone.run * 100.0)
+    }
+}
+
+/// A value of the small application in one way of sharing.
+pub(crate) type Value = fn(&Experiment, usize) -> Measured;
+
+/// Bars of a value in each way of several experiments, beside those of the paper.
+pub(crate) fn bars(title: &str, axis: Axis, experiments: &[Experiment], paper: &[&[f64]], ours: Value) -> Bars {
+    let bars = Bars::new(title, axis, experiments[0].ways.clone());
+    experiments.iter().zip(paper).fold(bars, |bars, (experiment, paper)| {
+        let ours = (0..experiment.ways.len()).map(|way| Bar::from(ours(experiment, way)));
+        bars.series(format!("{}, paper", experiment.name), paper.iter().copied().map(Bar::new))
+            .series(format!("{}, ours", experiment.name), ours)
+    })
+}
+
+/// Seconds and rates of the runs with the first seed.
+pub(crate) fn table(experiments: &[Experiment]) -> Table {
+    let heading = ["small application", "way", "run time [s]", "computation [s]", "small [MB/s]", "large [MB/s]"];
+    let rows = experiments.iter().flat_map(|experiment| {
+        let names = ["alone".to_owned()].into_iter().chain(experiment.ways.iter().cloned());
+        experiment.seeds[0].iter().zip(names).map(|(outcome, way)| {
+            let numbers = [outcome.run, outcome.think, outcome.small, outcome.large].map(number);
+            [vec![experiment.name.to_owned(), way], numbers.to_vec()].concat()
+        })
+    });
+    rows.fold(Table::new(heading), Table::row)
 }

@@ -14,7 +14,7 @@ pub struct FileServerProfile {
     pub read_ahead_bytes: u64,
     /// Number of chunks kept in memory; the oldest ones are evicted.
     pub chunks_kept: usize,
-    /// Accesses outstanding at the device; others wait in arrival order.
+    /// Accesses outstanding at the device; others wait: objects take turns, and accesses of each go in arrival order.
     pub device_accesses: usize,
 }
 
@@ -24,7 +24,8 @@ impl FileServerProfile {
     /// - Chunks of 256 KiB, which Linux has outstanding for a stream: the window of 128 KiB (`read_ahead_kb`) being
     ///   read and the next one. They occupy three quarters of the memory (**assumed**). That a stream is recognised at
     ///   its first access is assumed as well.
-    /// - One access at a time: the trove module handles operations on block devices one by one [IOCO §4.1].
+    /// - One access at a time, from a queue for each file handle in turn: the trove module handles operations on block
+    ///   devices one by one, and the server has a queue for each handle [IOCO §4.1].
     pub const PVFS2_HDD: Self = Self { read_ahead_bytes: 256 << 10, chunks_kept: 24_576, device_accesses: 1 };
 
     /// The same with flash, without read-ahead (**assumed**: it would not help).
@@ -41,8 +42,10 @@ pub struct FileServer {
     device: Box<dyn Device>,
     /// Accesses submitted to the device.
     at_device: BTreeMap<IoId, Work>,
-    /// Accesses waiting to be submitted.
-    waiting: VecDeque<(Io, Work)>,
+    /// Accesses waiting to be submitted, by object.
+    waiting: BTreeMap<u64, VecDeque<(Io, Work)>>,
+    /// Objects with waiting accesses, in the order of their turns.
+    turns: VecDeque<u64>,
     chunks: BTreeMap<Chunk, State>,
     /// Chunks in memory, oldest first.
     kept: VecDeque<Chunk>,
@@ -76,7 +79,8 @@ impl FileServer {
             profile,
             device,
             at_device: BTreeMap::new(),
-            waiting: VecDeque::new(),
+            waiting: BTreeMap::new(),
+            turns: VecDeque::new(),
             chunks: BTreeMap::new(),
             kept: VecDeque::new(),
             missing: BTreeMap::new(),
@@ -104,10 +108,31 @@ impl FileServer {
     /// Submits waiting accesses to the device.
     fn feed(&mut self, now: Time) {
         while self.at_device.len() < self.profile.device_accesses.max(1)
-            && let Some((io, work)) = self.waiting.pop_front()
+            && let Some((io, work)) = self.next_waiting()
         {
             self.at_device.insert(self.device.submit(now, io), work);
         }
+    }
+
+    fn wait(&mut self, io: Io, work: Work) {
+        let queue = self.waiting.entry(io.object).or_default();
+        if queue.is_empty() {
+            self.turns.push_back(io.object);
+        }
+        queue.push_back((io, work));
+    }
+
+    /// The first access of the object whose turn it is.
+    fn next_waiting(&mut self) -> Option<(Io, Work)> {
+        let object = self.turns.pop_front()?;
+        let queue = self.waiting.get_mut(&object)?;
+        let next = queue.pop_front();
+        if queue.is_empty() {
+            self.waiting.remove(&object);
+        } else {
+            self.turns.push_back(object);
+        }
+        next
     }
 
     /// A chunk has arrived in memory.
@@ -154,7 +179,7 @@ impl FileServer {
                 let size = self.profile.read_ahead_bytes.max(1);
                 let (object, number) = chunk;
                 let io = Io { kind: IoKind::Read, object, offset: number.saturating_mul(size), len: size };
-                self.waiting.push_back((io, Work::Chunk(chunk)));
+                self.wait(io, Work::Chunk(chunk));
                 self.chunks.insert(chunk, State::Coming(vec![reader]));
             }
         }
@@ -169,7 +194,7 @@ impl Device for FileServer {
             IoKind::Read if self.profile.read_ahead_bytes > 0 => self.read(now, id, &io),
             _ => {
                 self.as_is += 1;
-                self.waiting.push_back((io, Work::AsIs(id)));
+                self.wait(io, Work::AsIs(id));
             }
         }
         self.feed(now);
@@ -256,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn accesses_go_to_the_device_one_by_one_in_arrival_order() {
+    fn accesses_of_an_object_go_to_the_device_one_by_one_in_arrival_order() {
         let mut cached = cache(9);
         let places = [5, 1, 9, 3].map(|piece| read(piece << 30, 4096));
         for place in places {
@@ -264,6 +289,16 @@ mod tests {
         }
         let ids: Vec<u64> = drain(&mut cached).into_iter().map(|(id, _)| id).collect();
         assert_eq!(ids, [0, 1, 2, 3], "the disk's elevator has nothing to reorder");
+    }
+
+    #[test]
+    fn objects_take_turns() {
+        let mut cached = cache(9);
+        for (object, piece) in [(7, 5), (7, 1), (7, 9), (8, 2), (8, 3)] {
+            cached.submit(Time::ZERO, Io { object, ..read(piece << 30, 4096) });
+        }
+        let ids: Vec<u64> = drain(&mut cached).into_iter().map(|(id, _)| id).collect();
+        assert_eq!(ids, [0, 1, 3, 2, 4], "the first object was served before the second one came");
     }
 
     #[test]

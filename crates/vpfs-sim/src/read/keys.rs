@@ -67,7 +67,7 @@ pub(super) const ROOT: Section = Section {
         key("by_server", SWITCH, "Results include each application's service at each server.").default("off"),
         key("trace", SWITCH, "Results list each call that moved data.").default("off"),
         key("servers", Kind::List("[[servers]]"), "The servers."),
-        key("jitter", TIME, "The largest random delay of each request on its way to a server.")
+        key("jitter", TIME, "The largest random delay of each request on its way to a server: a third each of its application, process and itself.")
             .default("0s")
             .range("0s", "10s"),
         key("node_link", Kind::Table("[node_link]"), "The link of each client node.")
