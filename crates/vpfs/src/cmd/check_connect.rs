@@ -31,7 +31,7 @@ pub(super) async fn run(config: &Config, servers: &[ServerId]) -> Result<(), Exi
 
 /// Asks these servers. A line for each that answers, and for each difference.
 pub(super) async fn ask_all(config: &Config, servers: &[ServerId]) -> (Vec<String>, Vec<String>) {
-    let is_nfs = |id: &ServerId| config.servers[id.index()].address.protocol() == Protocol::Nfs;
+    let is_nfs = |id: &ServerId| config.servers[id.index()].address.protocol() == Some(Protocol::Nfs);
     let (of_nfs, of_orangefs): (Vec<ServerId>, Vec<ServerId>) = servers.iter().copied().partition(is_nfs);
     let (mut answers, mut findings) = nfs_findings(config, &of_nfs).await;
     let (more, differences) = orangefs_findings(config, &of_orangefs).await;
