@@ -418,6 +418,11 @@ impl Shares {
         self.lingering.first().map(|first| first.finish)
     }
 
+    /// Whether nothing leaves by virtual time `now`, and no flow has a change to notice.
+    pub(crate) fn is_still(&self, now: VirtualTime) -> bool {
+        self.stale.is_empty() && self.lingering.first().is_none_or(|first| first.finish > now)
+    }
+
     /// A flow that may not have noticed that φ has changed. O(depth).
     pub(crate) fn poll_stale(&mut self) -> Option<AppId> {
         while let Some(share) = self.stale.last() {
@@ -563,7 +568,7 @@ impl Shares {
         match member {
             Member::App(app) => (self.weight(app), self.share_of(app)),
             Member::Share(share) => {
-                let SharePolicy { weight, parent } = self.nodes[share.index()].policy;
+                let SharePolicy { weight, parent, .. } = self.nodes[share.index()].policy;
                 (weight, parent)
             }
         }
@@ -618,8 +623,8 @@ mod tests {
     /// application 2 of weight 4.
     fn tree() -> Shares {
         let mut shares = Shares::new();
-        shares.set_share(ShareId(0), Some(&SharePolicy { weight: weight(6), parent: None }));
-        shares.set_share(ShareId(1), Some(&SharePolicy { weight: weight(2), parent: Some(ShareId(0)) }));
+        shares.set_share(ShareId(0), Some(&SharePolicy { weight: weight(6), ..SharePolicy::default() }));
+        shares.set_share(ShareId(1), Some(&SharePolicy { weight: weight(2), parent: Some(ShareId(0)), cap: None }));
         [(0, 1, 1), (1, 1, 3), (2, 0, 4)].iter().for_each(|&(app, share, w)| shares.set(AppId(app), &member(share, w)));
         shares
     }
@@ -693,9 +698,9 @@ mod tests {
         (0..3).for_each(|app| _ = shares.on_arrival(AppId(app), at(0)));
         shares.set(AppId(0), &member(1, 3));
         assert_eq!([0, 1].map(|app| phi(&shares, app)), [1000, 1000]);
-        shares.set_share(ShareId(1), Some(&SharePolicy { weight: weight(8), parent: Some(ShareId(0)) }));
+        shares.set_share(ShareId(1), Some(&SharePolicy { weight: weight(8), parent: Some(ShareId(0)), cap: None }));
         assert_eq!([0, 1, 2].map(|app| phi(&shares, app)), [2000, 2000, 2000]);
-        shares.set_share(ShareId(1), Some(&SharePolicy { weight: weight(5), parent: None }));
+        shares.set_share(ShareId(1), Some(&SharePolicy { weight: weight(5), ..SharePolicy::default() }));
         assert_eq!([0, 1, 2].map(|app| phi(&shares, app)), [2500, 2500, 6000]);
         shares.set(AppId(1), &AppPolicy::weighted(weight(7)));
         assert_eq!([0, 1, 2].map(|app| phi(&shares, app)), [5000, 7000, 6000]);
@@ -721,7 +726,8 @@ mod tests {
     fn no_tree_makes_tags_overflow() {
         let mut shares = Shares::new();
         for share in 0..8 {
-            let policy = SharePolicy { weight: Weight::ONE, parent: (share > 0).then(|| ShareId(share - 1)) };
+            let parent = (share > 0).then(|| ShareId(share - 1));
+            let policy = SharePolicy { parent, ..SharePolicy::default() };
             shares.set_share(ShareId(share), Some(&policy));
             shares.set(AppId(share), &member(share, Weight::MAX));
             shares.on_arrival(AppId(share), at(0));

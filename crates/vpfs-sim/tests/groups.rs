@@ -112,7 +112,7 @@ proptest! {
             let one = |(number, each)| host(&format!("host-{number}"), each, share(number).as_deref());
             apps.extend((0..).zip(&names).map(one));
             // A server takes account of shares that it knows.
-            let shares = (0..names.len()).filter_map(share).map(|path| Share { path, weight: Weight::ONE }).collect();
+            let shares = (0..names.len()).filter_map(share).map(|path| Share { path, weight: Weight::ONE, cap: None }).collect();
             let got = bytes(&Scenario { shares, ..scenario(4, apps) }, &policy);
             got[0] / got.iter().sum::<f64>()
         };

@@ -103,7 +103,7 @@ impl Config {
         let servers = network::read_servers(root, &mut taken);
         let capacity = scheduler.capacity.map(|server| Capacity { server, servers: servers.len() });
         let kind = scheduler.observed.unwrap_or(scheduler.policy.kind);
-        let shares = shares::read_for(root, kind);
+        let mut shares = shares::read_for(root, kind, capacity);
         let mut apps = apps::read(root, kind, capacity, &mut hosts_left);
         let trust = trust::read(root, &mut hosts_left);
         let listeners = network::read_listeners(root, &servers, &apps.names, &mut taken);
@@ -113,6 +113,7 @@ impl Config {
         apps::warn_of_no_target(root, &apps, kind);
         if scheduler.observed.is_some() {
             apps.list.iter_mut().for_each(|app| app.cap = None);
+            shares.iter_mut().for_each(|share| share.cap = None);
         }
         overlaps::warn(root, &apps);
         let limits = limits::read_limits(root, &servers);
