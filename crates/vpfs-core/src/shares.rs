@@ -236,6 +236,10 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
+    /// A change by less than this part of the weights is noticed only by flows whose requests come and go. Among
+    /// thousands of members, nothing else changes when one of them does.
+    const NOTICED: u64 = 128;
+
     pub(crate) const fn new() -> Self {
         Self {
             flows: Vec::new(),
@@ -290,6 +294,8 @@ impl Shares {
         (node.policy, node.seen) = (policy, seen);
         if is_present {
             self.enter_as(Member::Share(share));
+            self.on_stale(share);
+            self.version += 1;
         } else {
             (node.entry, node.longest) = Default::default();
         }
@@ -441,6 +447,13 @@ impl Shares {
         None
     }
 
+    /// Something of this weight came to `share`, or left: all below it are stale, unless that is next to nothing there.
+    fn on_change_by(&mut self, share: ShareId, weight: Weight) {
+        if u64::from(weight.get()) * Self::NOTICED > self.nodes[share.index()].weights {
+            self.on_stale(share);
+        }
+    }
+
     /// All below `share` are stale.
     fn on_stale(&mut self, share: ShareId) {
         let node = &mut self.nodes[share.index()];
@@ -534,7 +547,7 @@ impl Shares {
             node.weights += u64::from(weight.get());
             self.put(member, Some(place));
             if place > 0 {
-                self.on_stale(share);
+                self.on_change_by(share, weight);
                 return entered + 1;
             }
             member = Member::Share(share);
@@ -557,7 +570,7 @@ impl Shares {
                 self.put(moved, Some(place));
             }
             if self.is_share_present(share) {
-                return self.on_stale(share);
+                return self.on_change_by(share, weight);
             }
             member = Member::Share(share);
         }
@@ -598,6 +611,8 @@ impl Shares {
 
 #[cfg(test)]
 mod tests {
+    use alloc::collections::BTreeSet;
+
     use super::*;
 
     fn weight(weight: u32) -> Weight {
@@ -700,8 +715,11 @@ mod tests {
         assert_eq!([0, 1].map(|app| phi(&shares, app)), [1000, 1000]);
         shares.set_share(ShareId(1), Some(&SharePolicy { weight: weight(8), parent: Some(ShareId(0)), cap: None }));
         assert_eq!([0, 1, 2].map(|app| phi(&shares, app)), [2000, 2000, 2000]);
+        let version = shares.version();
         shares.set_share(ShareId(1), Some(&SharePolicy { weight: weight(5), ..SharePolicy::default() }));
         assert_eq!([0, 1, 2].map(|app| phi(&shares, app)), [2500, 2500, 6000]);
+        let stale: BTreeSet<_> = core::iter::from_fn(|| shares.poll_stale()).collect();
+        assert!(shares.version() > version && stale.len() == 3, "all notice: {stale:?}");
         shares.set(AppId(1), &AppPolicy::weighted(weight(7)));
         assert_eq!([0, 1, 2].map(|app| phi(&shares, app)), [5000, 7000, 6000]);
         shares.on_finish(AppId(0), at(5));
