@@ -86,6 +86,8 @@ pub struct SharePolicy {
     pub weight: Weight,
     /// The share that it is in; `None` at the top. The driver sees to it that no share is in itself.
     pub parent: Option<ShareId>,
+    /// The upper limit on the rate of all in it together, at each server.
+    pub cap: Option<Cap>,
 }
 
 impl SharePolicy {
@@ -95,7 +97,7 @@ impl SharePolicy {
 
 impl Default for SharePolicy {
     fn default() -> Self {
-        Self { weight: Weight::ONE, parent: None }
+        Self { weight: Weight::ONE, parent: None, cap: None }
     }
 }
 

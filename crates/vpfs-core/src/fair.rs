@@ -233,8 +233,11 @@ impl<E: Queued> FairQueue<E> {
 
     /// A request of `app` left the queue: applies the corrections that are due now.
     pub(crate) fn settle(&mut self, app: AppId) {
-        self.shares.expire(self.clock.now());
-        self.refresh_stale();
+        let now = self.clock.now();
+        if !self.shares.is_still(now) {
+            self.shares.expire(now);
+            self.refresh_stale();
+        }
         if !self.corrections.is_empty() {
             let due = self.corrections.take_due(app, self.oldest_arrival(app));
             self.bound_corrections(app);

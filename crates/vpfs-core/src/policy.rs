@@ -15,7 +15,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::app_policy::{AppPolicy, Cap, ShareId, SharePolicy};
+use crate::app_policy::{AppPolicy, ShareId, SharePolicy};
 use crate::caps::{Caps, Cost};
 use crate::dsfq::SharedService;
 use crate::engine::Engine;
@@ -301,12 +301,12 @@ impl Policy {
         entry
     }
 
-    /// Sets or lifts the cap of `app`. Lifting a cap releases all held requests, and takes time proportional to the
+    /// Sets or lifts the cap of `app`, and sets where it stands. Lifting a cap releases all held requests, and takes time proportional to the
     /// requests in use.
-    fn set_cap(&mut self, now: Time, app: AppId, cap: Option<Cap>) {
-        self.caps.set(now, app, cap);
+    fn set_cap(&mut self, now: Time, app: AppId, policy: &AppPolicy) {
+        self.caps.set(now, app, policy);
         self.release_held(now, app);
-        if cap.is_none() {
+        if !self.caps.limit(app) {
             // Outstanding requests must not be refunded to a bucket that is created later.
             let charged = self.requests.iter_mut().filter(|entry| entry.charged && entry.request.app == app);
             charged.for_each(|entry| entry.charged = false);
@@ -324,11 +324,19 @@ impl Policy {
         }
     }
 
+    /// Releases all requests that may go now.
+    fn release_due(&mut self, now: Time) {
+        while let Some(app) = self.caps.poll_due(now) {
+            self.release_held(now, app);
+        }
+    }
+
     /// A charged request costs `real` instead of `charged`.
     fn recharge(&mut self, now: Time, app: AppId, charged: Bytes, real: Bytes) {
         if self.caps.limit(app) {
-            self.caps.totals().recharge(now, app, [charged, real]);
+            self.caps.recharge(now, app, [charged, real]);
             self.release_held(now, app);
+            self.release_due(now);
         }
     }
 
@@ -455,7 +463,7 @@ impl Scheduler for Policy {
         }
         self.apps[app.index()] = Some(*policy);
         self.engines_mut().for_each(|engine| engine.set_app(now, app, policy));
-        self.set_cap(now, app, policy.cap);
+        self.set_cap(now, app, policy);
     }
 
     fn set_share(&mut self, now: Time, share: ShareId, policy: Option<&SharePolicy>) {
@@ -464,6 +472,8 @@ impl Scheduler for Policy {
         }
         self.shares[share.index()] = policy.copied();
         self.engines_mut().for_each(|engine| engine.set_share(now, share, policy));
+        self.caps.set_share(now, share, policy);
+        self.release_due(now);
     }
 
     fn queued(&self) -> usize {
@@ -499,9 +509,7 @@ impl Scheduler for Policy {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        while let Some(app) = self.caps.poll_due(now) {
-            self.release_held(now, app);
-        }
+        self.release_due(now);
         self.engines_mut().for_each(|engine| engine.handle_timeout(now));
     }
 }
@@ -532,6 +540,7 @@ impl SharedService for Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app_policy::Cap;
     use crate::settings::{PolicyKind, Sharing, SharingMode};
     use crate::slot_cost::SlotCostTable;
     use crate::testing::Random;

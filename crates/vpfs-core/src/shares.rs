@@ -236,6 +236,10 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
+    /// A change by less than this part of the weights is noticed only by flows whose requests come and go. Among
+    /// thousands of members, nothing else changes when one of them does.
+    const NOTICED: u64 = 128;
+
     pub(crate) const fn new() -> Self {
         Self {
             flows: Vec::new(),
@@ -290,6 +294,8 @@ impl Shares {
         (node.policy, node.seen) = (policy, seen);
         if is_present {
             self.enter_as(Member::Share(share));
+            self.on_stale(share);
+            self.version += 1;
         } else {
             (node.entry, node.longest) = Default::default();
         }
@@ -418,6 +424,11 @@ impl Shares {
         self.lingering.first().map(|first| first.finish)
     }
 
+    /// Whether nothing leaves by virtual time `now`, and no flow has a change to notice.
+    pub(crate) fn is_still(&self, now: VirtualTime) -> bool {
+        self.stale.is_empty() && self.lingering.first().is_none_or(|first| first.finish > now)
+    }
+
     /// A flow that may not have noticed that φ has changed. O(depth).
     pub(crate) fn poll_stale(&mut self) -> Option<AppId> {
         while let Some(share) = self.stale.last() {
@@ -434,6 +445,13 @@ impl Shares {
             }
         }
         None
+    }
+
+    /// Something of this weight came to `share`, or left: all below it are stale, unless that is next to nothing there.
+    fn on_change_by(&mut self, share: ShareId, weight: Weight) {
+        if u64::from(weight.get()) * Self::NOTICED > self.nodes[share.index()].weights {
+            self.on_stale(share);
+        }
     }
 
     /// All below `share` are stale.
@@ -529,7 +547,7 @@ impl Shares {
             node.weights += u64::from(weight.get());
             self.put(member, Some(place));
             if place > 0 {
-                self.on_stale(share);
+                self.on_change_by(share, weight);
                 return entered + 1;
             }
             member = Member::Share(share);
@@ -552,7 +570,7 @@ impl Shares {
                 self.put(moved, Some(place));
             }
             if self.is_share_present(share) {
-                return self.on_stale(share);
+                return self.on_change_by(share, weight);
             }
             member = Member::Share(share);
         }
@@ -563,7 +581,7 @@ impl Shares {
         match member {
             Member::App(app) => (self.weight(app), self.share_of(app)),
             Member::Share(share) => {
-                let SharePolicy { weight, parent } = self.nodes[share.index()].policy;
+                let SharePolicy { weight, parent, .. } = self.nodes[share.index()].policy;
                 (weight, parent)
             }
         }
@@ -593,6 +611,8 @@ impl Shares {
 
 #[cfg(test)]
 mod tests {
+    use alloc::collections::BTreeSet;
+
     use super::*;
 
     fn weight(weight: u32) -> Weight {
@@ -618,8 +638,8 @@ mod tests {
     /// application 2 of weight 4.
     fn tree() -> Shares {
         let mut shares = Shares::new();
-        shares.set_share(ShareId(0), Some(&SharePolicy { weight: weight(6), parent: None }));
-        shares.set_share(ShareId(1), Some(&SharePolicy { weight: weight(2), parent: Some(ShareId(0)) }));
+        shares.set_share(ShareId(0), Some(&SharePolicy { weight: weight(6), ..SharePolicy::default() }));
+        shares.set_share(ShareId(1), Some(&SharePolicy { weight: weight(2), parent: Some(ShareId(0)), cap: None }));
         [(0, 1, 1), (1, 1, 3), (2, 0, 4)].iter().for_each(|&(app, share, w)| shares.set(AppId(app), &member(share, w)));
         shares
     }
@@ -693,10 +713,13 @@ mod tests {
         (0..3).for_each(|app| _ = shares.on_arrival(AppId(app), at(0)));
         shares.set(AppId(0), &member(1, 3));
         assert_eq!([0, 1].map(|app| phi(&shares, app)), [1000, 1000]);
-        shares.set_share(ShareId(1), Some(&SharePolicy { weight: weight(8), parent: Some(ShareId(0)) }));
+        shares.set_share(ShareId(1), Some(&SharePolicy { weight: weight(8), parent: Some(ShareId(0)), cap: None }));
         assert_eq!([0, 1, 2].map(|app| phi(&shares, app)), [2000, 2000, 2000]);
-        shares.set_share(ShareId(1), Some(&SharePolicy { weight: weight(5), parent: None }));
+        let version = shares.version();
+        shares.set_share(ShareId(1), Some(&SharePolicy { weight: weight(5), ..SharePolicy::default() }));
         assert_eq!([0, 1, 2].map(|app| phi(&shares, app)), [2500, 2500, 6000]);
+        let stale: BTreeSet<_> = core::iter::from_fn(|| shares.poll_stale()).collect();
+        assert!(shares.version() > version && stale.len() == 3, "all notice: {stale:?}");
         shares.set(AppId(1), &AppPolicy::weighted(weight(7)));
         assert_eq!([0, 1, 2].map(|app| phi(&shares, app)), [5000, 7000, 6000]);
         shares.on_finish(AppId(0), at(5));
@@ -721,7 +744,8 @@ mod tests {
     fn no_tree_makes_tags_overflow() {
         let mut shares = Shares::new();
         for share in 0..8 {
-            let policy = SharePolicy { weight: Weight::ONE, parent: (share > 0).then(|| ShareId(share - 1)) };
+            let parent = (share > 0).then(|| ShareId(share - 1));
+            let policy = SharePolicy { parent, ..SharePolicy::default() };
             shares.set_share(ShareId(share), Some(&policy));
             shares.set(AppId(share), &member(share, Weight::MAX));
             shares.on_arrival(AppId(share), at(0));

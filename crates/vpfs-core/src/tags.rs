@@ -119,11 +119,6 @@ impl FlowTags {
         moved.max(floor)
     }
 
-    /// φ.
-    pub(crate) fn share(&self) -> Share {
-        self.share
-    }
-
     /// Call only right after an anchor, otherwise tags move.
     pub(crate) fn set_share(&mut self, share: Share) {
         self.share = share;

@@ -61,7 +61,7 @@ impl Flows {
     /// Names an application; returns where it stands. The one before it may be gone then.
     pub(crate) fn name(&mut self, app: AppId, name: AppName<'_>) -> Option<ShareId> {
         let key = name.key();
-        let share = name.share.and_then(|NamedShare { path, weight }| self.places.enter(path, weight));
+        let share = name.share.and_then(|NamedShare { path, weight, .. }| self.places.enter(path, weight));
         let flow = self.flow(app);
         let (before, left) = (flow.key.replace(key), std::mem::replace(&mut flow.share, share));
         left.into_iter().for_each(|left| self.places.leave(left));

@@ -208,7 +208,7 @@ impl PartsOfTime {
         let weights = self.weights(share);
         *weights += u64::from(weight);
         if let Some(share) = share.filter(|_| *weights == u64::from(weight)) {
-            let SharePolicy { weight, parent } = self.shares[share.index()].policy;
+            let SharePolicy { weight, parent, .. } = self.shares[share.index()].policy;
             self.enter(parent, weight.get());
         }
     }
@@ -217,7 +217,7 @@ impl PartsOfTime {
         let weights = self.weights(share);
         *weights -= u64::from(weight);
         if let Some(share) = share.filter(|_| *weights == 0) {
-            let SharePolicy { weight, parent } = self.shares[share.index()].policy;
+            let SharePolicy { weight, parent, .. } = self.shares[share.index()].policy;
             self.exit(parent, weight.get());
         }
     }
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!([A, B, C].map(|app| ms(&parts, 400, app).0), [200, 100, 100]);
         parts.on_gone(at(400), C, true);
         assert_eq!([A, B, C].map(|app| ms(&parts, 800, app).0), [400, 300, 100]);
-        parts.set_share(at(800), ShareId(0), SharePolicy { weight: weight(3), parent: None });
+        parts.set_share(at(800), ShareId(0), SharePolicy { weight: weight(3), ..SharePolicy::default() });
         assert_eq!([A, B, C].map(|app| ms(&parts, 1200, app).0), [500, 600, 100]);
         assert_eq!(parts.busy(at(1200)), Duration::ZERO);
     }
@@ -320,8 +320,8 @@ mod tests {
         let (mut parts, at) = (PartsOfTime::default(), Time::from_millis);
         // A, beside a share of three times its weight with B in it, and a share with C in it.
         parts.set_policy(at(0), A, &weighted(1, None));
-        parts.set_share(at(0), ShareId(0), SharePolicy { weight: weight(3), parent: None });
-        parts.set_share(at(0), ShareId(1), SharePolicy { weight: weight(1), parent: Some(ShareId(0)) });
+        parts.set_share(at(0), ShareId(0), SharePolicy { weight: weight(3), ..SharePolicy::default() });
+        parts.set_share(at(0), ShareId(1), SharePolicy { parent: Some(ShareId(0)), ..SharePolicy::default() });
         parts.set_policy(at(0), B, &weighted(2, Some(0)));
         parts.set_policy(at(0), C, &weighted(9, Some(1)));
         [A, B, C].into_iter().for_each(|app| parts.on_enqueue(at(0), app));

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use vpfs_core::{ShareId, SharePolicy, Weight};
+use vpfs_core::{Cap, ShareId, SharePolicy, Weight};
 
 use crate::coordination::FlowKey;
 
@@ -17,6 +17,15 @@ pub struct NamedShare<'a> {
     pub path: &'a str,
     /// Its weight among those in the same share.
     pub weight: Weight,
+    /// The upper limit on the rate of all in it together, at each server.
+    pub cap: Option<Cap>,
+}
+
+impl<'a> NamedShare<'a> {
+    /// A share without a cap.
+    pub const fn new(path: &'a str, weight: Weight) -> Self {
+        Self { path, weight, cap: None }
+    }
 }
 
 /// A share that an application is in.
@@ -78,18 +87,29 @@ impl Places {
     pub(crate) fn declare<'a>(&mut self, declared: impl Iterator<Item = NamedShare<'a>>) {
         let before: Vec<ShareId> = self.by_path.values().copied().collect();
         before.iter().for_each(|share| self.place(*share).is_declared = false);
-        for NamedShare { path, weight } in declared {
+        for NamedShare { path, weight, cap } in declared {
             let Some(share) = self.find_or_create(path).filter(|share| *self.place(*share).path == *path) else {
                 continue;
             };
             let place = self.place(share);
             place.is_declared = true;
-            if place.policy.weight != weight {
-                place.policy.weight = weight;
+            let policy = SharePolicy { weight, cap, ..place.policy };
+            if std::mem::replace(&mut place.policy, policy) != policy {
                 self.changed.push(share);
             }
         }
-        before.into_iter().for_each(|share| self.free_unused(share));
+        for share in before {
+            self.lift_cap(share);
+            self.free_unused(share);
+        }
+    }
+
+    /// A share that is declared no longer has no cap.
+    fn lift_cap(&mut self, share: ShareId) {
+        let place = self.place(share);
+        if !place.is_declared && place.policy.cap.take().is_some() {
+            self.changed.push(share);
+        }
     }
 
     /// The next share that is new or different. Call until `None` before an application is put into one.
@@ -143,7 +163,7 @@ impl Places {
             self.places.push(None);
             ShareId(u32::try_from(self.places.len() - 1).expect("limited"))
         });
-        let policy = SharePolicy { weight: Weight::ONE, parent };
+        let policy = SharePolicy { parent, ..SharePolicy::default() };
         let shared: Arc<str> = path.into();
         let place = Place { path: Arc::clone(&shared), policy, is_declared: false, members: 0 };
         self.places[share.index()] = Some(place);
@@ -195,7 +215,7 @@ mod tests {
     #[test]
     fn a_share_exists_while_something_is_in_it_or_it_is_declared() {
         let mut places = Places::default();
-        let declared = [NamedShare { path: "physics", weight: weight(3) }];
+        let declared = [NamedShare::new("physics", weight(3))];
         places.declare(declared.into_iter());
         assert_eq!(drain(&mut places), (vec![(0, 3, None)], vec![]));
         let alice = places.enter("physics/alice", Weight::ONE).unwrap();
@@ -222,6 +242,6 @@ mod tests {
         assert_eq!(places.places.len(), Places::MAX);
         assert_eq!(places.enter("1/user", Weight::ONE), Some(ShareId(0)), "the one above");
         assert_eq!(places.enter("2", Weight::ONE), None, "the top");
-        places.declare([NamedShare { path: "2", weight: weight(2) }].into_iter());
+        places.declare([NamedShare::new("2", weight(2))].into_iter());
     }
 }

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use vpfs_core::{
     AppId, AppPolicy, Bytes, Depth, Dispatch, OpKind, PolicyKind, ServerId, Settings, Sharing, SharingMode,
-    SlotCostTable, Time,
+    SlotCostTable, Time, Weight,
 };
 use vpfs_node::coordination::Message;
-use vpfs_node::{AppName, Arrival, Event, Node, NodeSettings, Outputs, PeerService, PeerSettings, RequestKey, Served};
+use vpfs_node::{
+    AppName, Arrival, Event, NamedShare, Node, NodeSettings, Outputs, PeerService, PeerSettings, RequestKey, Served,
+};
 
 const SERVERS: [ServerId; 2] = [ServerId(0), ServerId(1)];
 const APP: AppId = AppId(0);
@@ -168,7 +170,7 @@ fn members_of_a_group_are_told_apart_at_other_servers() {
     let mut pair = Pair::new();
     for (node, order) in pair.nodes.iter_mut().zip([[1, 2, 3], [3, 1, 2]]) {
         for app in order {
-            let name = AppName { name: &format!("uid:{app}"), group: Some("auto") };
+            let name = AppName { name: &format!("uid:{app}"), share: Some(NamedShare::new("auto", Weight::ONE)) };
             node.set_app(Time::ZERO, AppId(app), name, &AppPolicy::default());
         }
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, mpsc, watch};
-use vpfs_config::{AppEntry, AppTable, Config};
+use vpfs_config::{AppEntry, AppTable, Config, Share};
 use vpfs_core::{AppId, Bytes, Dispatch, FileKey, Learned, Objects, OpKind, ServerId, Time};
 use vpfs_node::coordination::{Members, Message};
 use vpfs_node::{AppName, Arrival, Event, NamedShare, Node, NodeSettings, PeerSettings, RequestKey, Served, Snapshot};
@@ -187,14 +187,15 @@ impl Gate {
 
     /// Declares the shares of a configuration.
     pub(crate) fn set_shares(&self, config: &Config) {
-        let shares = config.shares.iter().map(|share| NamedShare { path: &share.path, weight: share.weight });
+        let shares = config.shares.iter();
+        let shares = shares.map(|Share { path, weight, cap }| NamedShare { path, weight: *weight, cap: *cap });
         self.with(|state, now| state.node.set_shares(now, shares));
     }
 
     /// Sets an application's weight, share, cap, target and order.
     pub(crate) fn set_app(&self, app: AppId, entry: &AppEntry) {
         self.events.set_app(app, entry);
-        let share = entry.share.as_ref().map(|place| NamedShare { path: &place.path, weight: place.weight });
+        let share = entry.share.as_ref().map(|place| NamedShare::new(&place.path, place.weight));
         let name = AppName { name: &entry.name, share };
         self.with(|state, now| {
             state.node.set_app(now, app, name, &entry.policy);

@@ -42,7 +42,8 @@ impl NodePlan {
             peers: Some(peers),
         };
         let mut node = Node::new(now, ServerId(server), &settings);
-        node.set_shares(now, self.shares.iter().map(|share| named(&share.path, share.weight)));
+        let shares = self.shares.iter();
+        node.set_shares(now, shares.map(|Share { path, weight, cap }| NamedShare { path, weight: *weight, cap: *cap }));
         for (app, planned) in (0..).map(AppId).zip(&self.apps).filter(|(_, app)| app.share.is_none()) {
             node.set_app(now, app, planned.name.as_str(), &planned.policy);
         }
@@ -59,14 +60,10 @@ impl NodePlan {
     pub(crate) fn introduce(&self, now: Time, node: &mut Node<u32>, app: AppId) {
         if !node.knows(app) {
             let PlannedApp { name, share, policy } = &self.apps[app.index()];
-            let share = share.as_deref().map(|path| named(path, Weight::ONE));
+            let share = share.as_deref().map(|path| NamedShare::new(path, Weight::ONE));
             node.set_app(now, app, AppName { name, share }, policy);
         }
     }
-}
-
-fn named(path: &str, weight: Weight) -> NamedShare<'_> {
-    NamedShare { path, weight }
 }
 
 /// Whether servers exchange messages with these applications.

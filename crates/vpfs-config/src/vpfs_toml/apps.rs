@@ -41,10 +41,7 @@ impl App {
     /// What schedulers need to know of it.
     pub(crate) fn policy(&self) -> AppPolicy {
         let Self { weight, cap, target, minimum, latency, exempt, .. } = *self;
-        let cap = cap.and_then(|Cap { rate, burst, scope }| {
-            let at_each = vpfs_core::Cap::new(rate.0, burst)?;
-            Some(if scope == Scope::Total { at_each.over_all_servers() } else { at_each })
-        });
+        let cap = cap.and_then(Cap::policy);
         AppPolicy { weight, cap, target, minimum, latency, exempt, ..AppPolicy::default() }
     }
 }
@@ -58,6 +55,14 @@ pub struct Cap {
     pub burst: Bytes,
     /// On each server, or as the sum over all.
     pub scope: Scope,
+}
+
+impl Cap {
+    fn policy(self) -> Option<vpfs_core::Cap> {
+        let Self { rate, burst, scope } = self;
+        let at_each = vpfs_core::Cap::new(rate.0, burst)?;
+        Some(if scope == Scope::Total { at_each.over_all_servers() } else { at_each })
+    }
 }
 
 /// The name of the default application if the file names none.
@@ -292,12 +297,22 @@ fn read_cap(reader: &Reader<'_>, capacity: Option<Capacity>) -> Option<Cap> {
         reader.refuse(server, "cannot be together with cap, which is for the sum over all servers; remove one");
     }
     let (key, scope) = if reader.has(total) { (total, Scope::Total) } else { (server, Scope::Server) };
-    let Some(found) = reader.text(key) else {
-        if reader.has("burst") && !reader.has(key) {
-            reader.refuse("burst", "has no effect without cap or server_cap; add one or remove it");
-        }
-        return None;
-    };
+    if reader.has("burst") && !reader.has(key) {
+        reader.refuse("burst", "has no effect without cap or server_cap; add one or remove it");
+    }
+    read_cap_of(reader, key, scope, capacity)
+}
+
+/// The cap of a share, which is for each server.
+pub(super) fn read_server_cap(reader: &Reader<'_>, capacity: Option<Capacity>) -> Option<vpfs_core::Cap> {
+    if reader.has("burst") && !reader.has("server_cap") {
+        reader.refuse("burst", "has no effect without server_cap; add it or remove this");
+    }
+    read_cap_of(reader, "server_cap", Scope::Server, capacity)?.policy()
+}
+
+fn read_cap_of(reader: &Reader<'_>, key: &str, scope: Scope, capacity: Option<Capacity>) -> Option<Cap> {
+    let found = reader.text(key)?;
     let burst = Bytes(reader.number_or_default("burst"));
     match cap_rate(found.text, capacity.map(|capacity| capacity.of(scope))) {
         Ok(rate) => {

@@ -104,7 +104,7 @@ impl Config {
         let scheduler = scheduler::read(root, are_mounts, files);
         let capacity = scheduler.capacity.map(|server| Capacity { server, servers: servers.len() });
         let kind = scheduler.observed.unwrap_or(scheduler.policy.kind);
-        let shares = shares::read_for(root, kind);
+        let mut shares = shares::read_for(root, kind, capacity);
         let mut apps = apps::read(root, kind, (capacity, are_mounts), &mut hosts_left);
         let trust = trust::read(root, &mut hosts_left);
         let listeners = network::read_listeners(root, &servers, &apps.names, &mut taken);
@@ -112,12 +112,12 @@ impl Config {
         let bound: Vec<_> = listeners.iter().map(|listener| listener.app).collect();
         apps::warn_of_unreachable(root, &apps, &bound, are_mounts);
         apps::warn_of_no_target(root, &apps, kind);
-        let mut shares = shares;
         if are_mounts && apps.auto.share == AutoShare::Together {
-            shares.push(Share { path: AUTO.to_owned(), weight: apps.auto.weight });
+            shares.push(Share { path: AUTO.to_owned(), weight: apps.auto.weight, cap: None });
         }
         if scheduler.observed.is_some() {
             apps.list.iter_mut().for_each(|app| app.cap = None);
+            shares.iter_mut().for_each(|share| share.cap = None);
         }
         overlaps::warn(root, &apps);
         let limits = limits::read_limits(root, &servers);

@@ -433,6 +433,16 @@ pub const SHARE: Section = Section {
             .used_by(WEIGHTS)
             .default("1")
             .range("1", "1000000"),
+        Tunable::new(
+            "server_cap",
+            Kind::Text("a rate such as \"100MB/s\" or a share of the capacity such as \"25%\""),
+            "The maximum rate of all in it together **on each server**, even if the storage is idle. They divide it by \
+             their weights.",
+        )
+        .absent_means("no cap"),
+        Tunable::new("burst", Kind::Size, "What they may transfer at once after all were idle, with `server_cap`.")
+            .default("16MiB")
+            .range("1B", "1TiB"),
     ],
 };
 

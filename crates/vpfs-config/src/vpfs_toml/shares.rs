@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use vpfs_core::{PolicyKind, SharePolicy, Weight};
+use vpfs_core::{Cap, PolicyKind, SharePolicy, Weight};
 
-use super::apps::{is_name, weight};
+use super::apps::{Capacity, is_name, read_server_cap, weight};
 use super::ignored;
 use super::keys::SHARE;
 use crate::schema::reader::Reader;
@@ -18,6 +18,8 @@ pub struct Share {
     pub path: String,
     /// Its weight among those in the same share.
     pub weight: Weight,
+    /// The upper limit on the rate of all in it together, at each server.
+    pub cap: Option<Cap>,
 }
 
 /// The share of all automatic applications, or the beginning of the names of those for networks.
@@ -26,7 +28,7 @@ pub(crate) const AUTO: &str = "auto";
 impl Table<'_> {
     /// The list `share` of the file, for another file than vpfs.toml.
     pub fn shares(&self) -> Vec<Share> {
-        read(self.reader()).0
+        read(self.reader(), None).0
     }
 
     /// The path of a share.
@@ -36,27 +38,27 @@ impl Table<'_> {
 }
 
 /// Reads the shares of a vpfs.toml for this policy.
-pub(crate) fn read_for(root: &Reader<'_>, policy: PolicyKind) -> Vec<Share> {
-    let (shares, readers) = read(root);
+pub(crate) fn read_for(root: &Reader<'_>, policy: PolicyKind, capacity: Option<Capacity>) -> Vec<Share> {
+    let (shares, readers) = read(root, capacity);
     ignored::warn(&readers, policy);
     shares
 }
 
-fn read<'a>(root: &Reader<'a>) -> (Vec<Share>, Vec<Reader<'a>>) {
+fn read<'a>(root: &Reader<'a>, capacity: Option<Capacity>) -> (Vec<Share>, Vec<Reader<'a>>) {
     let mut lines: HashMap<String, usize> = HashMap::new();
     let (mut list, mut readers) = (Vec::new(), Vec::new());
     for (index, value) in root.list("share").iter().enumerate() {
         let name = value.get_ref().as_table().and_then(|table| table.get("name")?.get_ref().as_str());
         let table = name.map_or_else(|| format!("share.{}", index + 1), |name| format!("share.{name}"));
         let reader = Reader::open(root.cx, &SHARE, table, Some(value));
-        let weight = weight(&reader, "weight");
+        let (weight, cap) = (weight(&reader, "weight"), read_server_cap(&reader, capacity));
         let path = read_path(&reader, "name");
         readers.push(reader);
         let (Some(path), Some(reader)) = (path, readers.last()) else { continue };
         if let Some(line) = lines.insert(path.clone(), reader.line) {
             reader.refuse("name", format!("line {line} already has [[share]] {}; put both together", quote(&path)));
         }
-        list.push(Share { path, weight });
+        list.push(Share { path, weight, cap });
     }
     (list, readers)
 }
