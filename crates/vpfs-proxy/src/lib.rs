@@ -6,6 +6,7 @@
 
 mod abandoned;
 mod accept;
+mod accounts;
 mod alarm;
 mod budget;
 mod check;
@@ -44,6 +45,7 @@ mod start_error;
 mod state_dir;
 mod stream;
 
+pub use accounts::account_id;
 pub use budget::Used;
 pub use check::{check_keys, check_start, descriptors_needed, shortage_of_descriptors};
 pub use daemon::{Daemon, ReloadError};
