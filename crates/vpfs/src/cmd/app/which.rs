@@ -79,8 +79,8 @@ impl Which {
         let config =
             Config::load(&self.config).map_err(|problems| Exit::Usage(format!("invalid configuration\n{problems}")))?;
         let listener = self.listener(&config)?;
-        let user = self.user.iter().map(|name| id(Account::User(name.clone()))).next().transpose()?;
-        let groups: Result<Vec<u32>, Exit> = self.groups.iter().map(|name| id(Account::Group(name.clone()))).collect();
+        let user = self.user.iter().map(|name| id(&Account::User(name.clone()))).next().transpose()?;
+        let groups: Result<Vec<u32>, Exit> = self.groups.iter().map(|name| id(&Account::Group(name.clone()))).collect();
         let gids = [self.gids.clone(), groups?].concat();
         let known = self.look_up(&config)?;
         let addresses = known.hosts(&self.host);
@@ -119,8 +119,8 @@ impl Which {
 }
 
 /// The id of a user or group that was given by name.
-fn id(account: Account) -> Result<u32, Exit> {
-    match account_id(&account) {
+fn id(account: &Account) -> Result<u32, Exit> {
+    match account_id(account) {
         Ok(Some(id)) => Ok(id),
         Ok(None) => Err(Exit::Usage(format!("there is no {account} on this host; give its number instead"))),
         Err(error) => Err(Exit::Failed(format!("cannot look up {account}: {error}"))),
@@ -178,12 +178,12 @@ fn setting<'a>(config: &'a Config, app: &App, key: &str) -> &'a str {
 /// The first part of a rule that does not match.
 fn mismatch(config: &Config, app: &App, client: &Client<'_>, known: &Known) -> Option<String> {
     let rule = &app.rule;
-    if let Some(clients) = &rule.clients {
-        if !clients.resolve(&|name| known.hosts(name)).contains(client.ip) {
-            let missing = clients.names.iter().filter(|(name, _)| known.hosts(name).is_empty()).count();
-            let missing = if missing > 0 { format!(", of which {missing} have no address now") } else { String::new() };
-            return Some(format!("{} is not in clients = {}{missing}", client.ip, setting(config, app, "clients")));
-        }
+    if let Some(clients) = &rule.clients
+        && !clients.resolve(&|name| known.hosts(name)).contains(client.ip)
+    {
+        let missing = clients.names.iter().filter(|(name, _)| known.hosts(name).is_empty()).count();
+        let missing = if missing > 0 { format!(", of which {missing} have no address now") } else { String::new() };
+        return Some(format!("{} is not in clients = {}{missing}", client.ip, setting(config, app, "clients")));
     }
     let users: Vec<Account> = rule.users.iter().cloned().map(Account::User).collect();
     let is_user = |uid| rule.uids.as_ref().is_some_and(|uids| uids.contains(uid)) || named(&users, known, uid);
