@@ -40,6 +40,7 @@ pub use schema::manual::manual;
 pub use schema::problem::{Problem, Problems};
 pub use schema::tables::{Table, read_file};
 pub use schema::{tunables, units};
+pub use vpfs_toml::accounts::Account;
 pub use vpfs_toml::app_table::{AppEntry, AppTable, Place};
 pub use vpfs_toml::apps::{App, Cap};
 pub use vpfs_toml::clients::{

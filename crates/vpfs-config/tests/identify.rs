@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use vpfs_config::{AppIndex, AppTable, AutoKey, Config, Identify, Identity, Place};
+use vpfs_config::{Account, AppIndex, AppTable, AutoKey, Config, Identify, Identity, Place};
 use vpfs_core::AppId;
 
 const NETWORK: &str = "[[server]]\nname = \"s1\"\naddress = \"tcp://n1:3334\"\n[[listener]]\nport = 5334\n";
@@ -173,4 +173,26 @@ fn a_diff_names_changes_that_need_a_restart() {
     assert!(older.diff(&older).is_empty());
     // Another spelling of the same amount, and an explicit default, change nothing.
     assert!(older.diff(&config("[scheduler]\nsmall_threshold = \"131072B\"\n")).is_empty());
+}
+
+#[test]
+fn users_and_groups_by_name_match_as_their_ids_do() {
+    let text = "[[app]]\nname = \"a\"\nuids = [7]\nusers = [\"alice\", \"SITE\\\\bob\"]\n\
+                [[app]]\nname = \"p\"\ngroups = [\"physics\"]\n[apps]\nauto = \"off\"\n";
+    let config = config(text);
+    let accounts: Vec<String> = config.accounts().iter().map(ToString::to_string).collect();
+    assert_eq!(accounts, ["user SITE\\bob", "user alice", "group physics"]);
+    let id = |account: &Account| match account {
+        Account::User(name) => (name == "alice").then_some(3001),
+        Account::Group(_) => Some(500),
+    };
+    let who = config.resolve_with(&|_| Vec::new(), &id);
+    let app = |uid: u32, gids: &[u32]| match who.identify(None, [10, 1, 2, 3].into(), Some(uid), gids) {
+        Identity::App(index) => config.apps[index.0].name.clone(),
+        Identity::Auto(key) => key.to_string(),
+    };
+    assert_eq!([app(7, &[]), app(3001, &[]), app(1, &[500]), app(1, &[1])], ["a", "a", "p", "other"]);
+    let nobody = config.resolve(&|_| Vec::new());
+    let identity = nobody.identify(None, [10, 1, 2, 3].into(), Some(3001), &[500]);
+    assert_eq!(identity, Identity::App(config.default_app), "without an id a rule matches nobody");
 }

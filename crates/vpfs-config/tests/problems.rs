@@ -27,7 +27,7 @@ fn unknown_keys_suggest_the_near_one_or_list_all() {
     assert_problem("[sheduler]", "f:9: sheduler: unknown key; did you mean \"scheduler\"?");
     assert_problem(
         "[[app]]\nname = \"a\"\n\"k\\n\" = 1\nuids = 1",
-        "f:11: app.a.k\\n: unknown key; allowed are name, share, weight, cap, server_cap, target_rate, server_target_rate, deadline, min_rate, server_min_rate, latency, burst, exempt, clients, uids, gids and 3 more",
+        "f:11: app.a.k\\n: unknown key; allowed are name, share, weight, cap, server_cap, target_rate, server_target_rate, deadline, min_rate, server_min_rate, latency, burst, exempt, clients, uids, users and 5 more",
     );
 }
 
@@ -327,4 +327,14 @@ fn an_exempt_application_has_no_share_and_no_limit() {
         let problems = exempt(setting).join("\n");
         assert!(problems.contains("has no effect with exempt = \"on\"; remove one of them"), "{problems}");
     }
+}
+
+#[test]
+fn names_of_users_are_no_numbers() {
+    for (key, wrong) in [("users", "[3001]"), ("users", "\"3001\""), ("groups", "[\"a:b\"]"), ("users", "[\" alice\"]")]
+    {
+        let problems = problems_of(&format!("[[app]]\nname = \"a\"\n{key} = {wrong}\n")).join("\n");
+        assert!(problems.contains("expects names as getent shows them"), "{key} = {wrong}: {problems}");
+    }
+    assert_eq!(problems_of("[[app]]\nname = \"a\"\nusers = \"alice\"\ngroups = [\"x@site.org\"]\n"), [""; 0]);
 }

@@ -14,6 +14,7 @@ use vpfs_config::{App, AppTable, Config};
 use vpfs_core::{Scope, ServerId, SharingMode};
 use vpfs_node::{AppTotals, Snapshot};
 
+use crate::accounts::{Accounts, account_id};
 use crate::check;
 use crate::clock::Clock;
 use crate::connection_permits::ConnectionPermits;
@@ -134,9 +135,12 @@ impl Daemon {
             let socket = entrance.bind(until, inheritance.as_deref_mut()).await.map_err(refused(&entrance))?;
             bound.push((entrance, socket));
         }
-        let rules = Rules::new(&config, &|name| names.known(name));
+        let accounts = Accounts::new(account_id);
+        accounts.want(&config);
+        timers.spawn(accounts.clone().run());
+        let rules = Rules::new(&config, &|name| names.known(name), &|account| accounts.known(account));
         let shared = Arc::new(Shared::new(clock.clone(), gates, rules, apps));
-        let follower = Follower::new(names, Arc::clone(&shared), servers.to_vec(), Arc::clone(&config));
+        let follower = Follower::new((names, accounts), Arc::clone(&shared), servers.to_vec(), Arc::clone(&config));
         let follower = Arc::new(follower);
         timers.spawn(Arc::clone(&follower).run(environment.state.clone(), kept));
         let keeper = Keeper::new(Arc::clone(&shared), environment.state.clone(), &config);

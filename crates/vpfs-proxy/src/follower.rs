@@ -1,4 +1,4 @@
-//! Gives each change of addresses to the daemon, reports what is missing, and keeps what is known.
+//! Gives each change of addresses and ids to the daemon, reports what is missing, and keeps what is known.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -6,14 +6,16 @@ use tokio::task::JoinHandle;
 use vpfs_config::{AppTable, Config};
 use vpfs_core::ServerId;
 
+use crate::accounts::Accounts;
 use crate::gate::Gate;
 use crate::names::{Names, Reporter, keep};
 use crate::shared::{Rules, Shared};
 use crate::state_dir::StateDir;
 
-/// Keeps the daemon's rules in step with the configuration and with the addresses of its names.
+/// Keeps the daemon's rules in step with the configuration and with what its names stand for.
 pub(crate) struct Follower {
     names: Names,
+    accounts: Accounts,
     shared: Arc<Shared>,
     own: Vec<ServerId>,
     /// Rules are made under this lock, so that those of an older file never replace newer ones.
@@ -22,8 +24,13 @@ pub(crate) struct Follower {
 
 impl Follower {
     /// For the proxies of the servers `own`; the rules of `shared` are those of `config`.
-    pub(crate) fn new(names: Names, shared: Arc<Shared>, own: Vec<ServerId>, config: Arc<Config>) -> Self {
-        Self { names, shared, own, config: Mutex::new(config) }
+    pub(crate) fn new(
+        (names, accounts): (Names, Accounts),
+        shared: Arc<Shared>,
+        own: Vec<ServerId>,
+        config: Arc<Config>,
+    ) -> Self {
+        Self { names, accounts, shared, own, config: Mutex::new(config) }
     }
 
     fn config(&self) -> MutexGuard<'_, Arc<Config>> {
@@ -31,7 +38,7 @@ impl Follower {
     }
 
     fn rules(&self, config: &Config) -> Rules {
-        Rules::new(config, &|name| self.names.known(name))
+        Rules::new(config, &|name| self.names.known(name), &|account| self.accounts.known(account))
     }
 
     /// Switches to a newer configuration; `update` updates the applications and the gates first. Its new names are
@@ -39,15 +46,16 @@ impl Follower {
     pub(crate) fn reload(&self, newer: Arc<Config>, update: impl FnOnce(&mut AppTable, &[Arc<Gate>])) {
         let mut config = self.config();
         self.names.want(&newer, &self.own);
+        self.accounts.want(&newer);
         self.shared.replace(self.rules(&newer), update);
         *config = newer;
     }
 
-    /// Addresses have changed.
+    /// Addresses or ids have changed.
     fn refresh(&self) {
         let config = self.config();
         self.shared.replace(self.rules(&config), |_, _| {});
-        tracing::debug!("addresses of host names have changed");
+        tracing::debug!("addresses of host names, or ids of users or groups, have changed");
     }
 
     /// Runs for ever; `kept` is what the file of an earlier process has.
@@ -57,6 +65,7 @@ impl Follower {
         loop {
             tokio::select! {
                 () = self.names.changed() => self.refresh(),
+                () = self.accounts.changed() => self.refresh(),
                 () = self.names.settled() => {
                     let config = Arc::clone(&self.config());
                     reporter.tell(self.names.findings(&config, &self.own));

@@ -6,6 +6,7 @@
 
 mod abandoned;
 mod accept;
+mod accounts;
 mod alarm;
 mod budget;
 mod check;
@@ -45,6 +46,7 @@ mod state_dir;
 mod stream;
 mod turns;
 
+pub use accounts::account_id;
 pub use budget::Used;
 pub use check::{check_keys, check_start, descriptors_needed, shortage_of_descriptors};
 pub use daemon::{Daemon, ReloadError};

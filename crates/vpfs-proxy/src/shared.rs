@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
-use vpfs_config::{AppIndex, AppTable, Config, HostSet, Identify, Identity, Program};
+use vpfs_config::{Account, AppIndex, AppTable, Config, HostSet, Identify, Identity, Program};
 use vpfs_core::AppId;
 use vpfs_session::{Requester, User};
 
@@ -69,10 +69,15 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// The rules of a configuration; `known` has the addresses of each host name, or none.
-    pub(crate) fn new(config: &Config, known: &dyn Fn(&str) -> Vec<IpAddr>) -> Self {
+    /// The rules of a configuration; `known` has the addresses of each host name, or none, and `accounts` the id of
+    /// each user and group.
+    pub(crate) fn new(
+        config: &Config,
+        known: &dyn Fn(&str) -> Vec<IpAddr>,
+        accounts: &dyn Fn(&Account) -> Option<u32>,
+    ) -> Self {
         Self {
-            identify: config.resolve(known),
+            identify: config.resolve_with(known, accounts),
             listeners: config.listeners.iter().map(|listener| listener.app).collect(),
             servers: config.resolve_servers(known),
             may_manage: config.trust.may_manage,
@@ -83,7 +88,7 @@ impl Rules {
     /// The rules of a configuration without host names.
     #[cfg(test)]
     pub(crate) fn resolved(config: &Config) -> Self {
-        Self::new(config, &|_| Vec::new())
+        Self::new(config, &|_| Vec::new(), &|_| None)
     }
 
     /// Who connects from this address.

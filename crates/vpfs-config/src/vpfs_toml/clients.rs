@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use toml::de::DeValue;
 use vpfs_core::Weight;
 
+use super::accounts::{self, Account};
 use super::host_list::{HostList, HostSet};
 use super::patterns::Patterns;
 use super::shares::AUTO;
@@ -88,8 +89,12 @@ pub struct Rule {
     pub clients: Option<HostList>,
     /// Users.
     pub uids: Option<Ids>,
+    /// Users by name, beside `uids`.
+    pub users: Vec<String>,
     /// Groups; one of them must match.
     pub gids: Option<Ids>,
+    /// Groups by name, beside `gids`.
+    pub groups: Vec<String>,
     /// The executables of programs that use a mount.
     pub programs: Option<Patterns>,
     /// Their control groups.
@@ -141,8 +146,23 @@ impl fmt::Display for Ids {
 impl Rule {
     /// Whether the rule has any part; a rule without parts matches no client.
     pub fn is_given(&self) -> bool {
-        let is_of_client = self.clients.is_some() || self.uids.is_some() || self.gids.is_some();
+        let is_of_client = self.clients.is_some() || self.uids.is_some() || self.gids.is_some() || self.has_names();
         is_of_client || self.is_of_program()
+    }
+
+    /// Whether it has users or groups whose ids the file does not say.
+    pub(crate) fn has_names(&self) -> bool {
+        !self.users.is_empty() || !self.groups.is_empty()
+    }
+
+    /// Its users by name.
+    pub(crate) fn user_accounts(&self) -> impl Iterator<Item = Account> {
+        self.users.iter().cloned().map(Account::User)
+    }
+
+    /// Its groups by name.
+    pub(crate) fn group_accounts(&self) -> impl Iterator<Item = Account> {
+        self.groups.iter().cloned().map(Account::Group)
     }
 
     /// Whether only programs that use a mount can match.
@@ -339,16 +359,36 @@ impl Matcher {
     }
 }
 
-/// Builds an [`Identify`] from rules; `known` has the addresses of each host name, or none.
+/// Ids by number and name; `None` if there is neither.
+fn resolved_ids(
+    ids: Option<&Ids>,
+    named: impl Iterator<Item = Account>,
+    known: &dyn Fn(&Account) -> Option<u32>,
+) -> Option<Ids> {
+    let mut named = named.peekable();
+    if named.peek().is_none() {
+        return ids.cloned();
+    }
+    let found = named.filter_map(|account| known(&account)).map(|id| (id, id));
+    Some(Ids::of(ids.map(Ids::ranges).unwrap_or_default().iter().copied().chain(found).collect()))
+}
+
+/// Builds an [`Identify`] from rules; `known` has the addresses of each host name, or none, and `accounts` the id of
+/// each user and group.
 pub(crate) fn resolve<'a>(
     rules: impl Iterator<Item = &'a Rule>,
     default: AppIndex,
     auto: Auto,
     known: &dyn Fn(&str) -> Vec<IpAddr>,
+    accounts: &dyn Fn(&Account) -> Option<u32>,
 ) -> Identify {
     let matcher = |rule: &Rule| Matcher {
         clients: rule.clients.as_ref().map(|clients| clients.resolve(known)),
-        rule: rule.clone(),
+        rule: Rule {
+            uids: resolved_ids(rule.uids.as_ref(), rule.user_accounts(), accounts),
+            gids: resolved_ids(rule.gids.as_ref(), rule.group_accounts(), accounts),
+            ..rule.clone()
+        },
     };
     let given = rules.enumerate().filter(|(_, rule)| rule.is_given());
     let rules = given.map(|(index, rule)| (AppIndex(index), matcher(rule))).collect();
@@ -367,12 +407,14 @@ pub(crate) fn read_rule(reader: &Reader<'_>, are_mounts: bool, hosts_left: &mut 
     let rule = Rule {
         clients: reader.has("clients").then(|| HostList::read(reader, "clients", hosts_left)),
         uids: reader.has("uids").then(|| read_ids(reader, "uids")),
+        users: accounts::read(reader, "users", "uids"),
         gids: reader.has("gids").then(|| read_ids(reader, "gids")),
+        groups: accounts::read(reader, "groups", "gids"),
         programs: patterns("programs"),
         cgroups: patterns("cgroups"),
         files: patterns("files"),
     };
-    for key in ["clients", "uids", "gids"].into_iter().chain(of_programs) {
+    for key in ["clients", "uids", "users", "gids", "groups"].into_iter().chain(of_programs) {
         if reader.has(key) && reader.list(key).is_empty() {
             reader.refuse(key, "is empty and would match no client; remove it to match all");
         }

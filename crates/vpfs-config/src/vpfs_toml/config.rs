@@ -1,6 +1,6 @@
 //! The whole file: read, checked, resolved and compared.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
@@ -8,6 +8,7 @@ use std::path::Path;
 
 use vpfs_core::ServerId;
 
+use super::accounts::Account;
 use super::apps::{self, App, Capacity};
 use super::clients::{self, Identify};
 use super::clients::{AppIndex, Auto, AutoShare};
@@ -180,7 +181,22 @@ impl Config {
     /// Decides about clients with the addresses that `known` has for each host name. A host without any matches no
     /// rule.
     pub fn resolve(&self, known: &dyn Fn(&str) -> Vec<IpAddr>) -> Identify {
-        clients::resolve(self.apps.iter().map(|app| &app.rule), self.default_app, self.auto, known)
+        self.resolve_with(known, &|_| None)
+    }
+
+    /// [`Self::resolve`] with the ids that `accounts` has for users and groups. One without an id matches nobody.
+    pub fn resolve_with(
+        &self,
+        known: &dyn Fn(&str) -> Vec<IpAddr>,
+        accounts: &dyn Fn(&Account) -> Option<u32>,
+    ) -> Identify {
+        clients::resolve(self.apps.iter().map(|app| &app.rule), self.default_app, self.auto, known, accounts)
+    }
+
+    /// The users and groups that rules have by name.
+    pub fn accounts(&self) -> BTreeSet<Account> {
+        let of = |app: &App| app.rule.user_accounts().chain(app.rule.group_accounts()).collect::<Vec<_>>();
+        self.apps.iter().flat_map(of).collect()
     }
 
     /// The addresses from which requests between servers are believed: those of `trust.servers`, or else those of the

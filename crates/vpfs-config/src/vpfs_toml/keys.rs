@@ -54,6 +54,7 @@ const ADDRESS: Kind = Kind::Text("an address such as \"tcp://10.0.0.1:3334\"");
 const HOSTS: Kind =
     Kind::List("a list of addresses, networks, host names and host lists such as [\"10.1.0.0/16\", \"c[001-064]\"]");
 const PATHS: Kind = Kind::List("a list of patterns such as [\"/opt/climate/**\"]");
+const ACCOUNTS: Kind = Kind::List("a list of names such as [\"alice\", \"bob\"]");
 const IDS: Kind = Kind::List("a list of numbers and ranges such as [1000, \"2000-2999\"]");
 
 const SHARING: &[PolicyKind] = &[PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::Isolation];
@@ -449,10 +450,10 @@ pub const SHARE: Section = Section {
 pub(crate) const APP: Section = Section {
     name: "app",
     header: "[[app]]",
-    doc: "An application: the unit that gets shares. A client must match all of `clients`, `uids` and `gids` that are \
-          given, in each of them any element. The first matching application in the file is used; the application \
-          of the client's listener takes precedence. Without any of the three keys, only a listener or `default` \
-          leads to it.",
+    doc: "An application: the unit that gets shares. A client must match all of `clients`, `uids` or `users`, and \
+          `gids` or `groups` that are given, in each of them any element. The first matching application in the file \
+          is used; the application of the client's listener takes precedence. Without any of these keys, only a \
+          listener or `default` leads to it.",
     keys: &[
         Tunable::new("name", NAME, "Its name in logs and in `vpfs peers`."),
         Tunable::new("share", PATH, "The share that it is in, see `[[share]]`.")
@@ -545,17 +546,14 @@ pub(crate) const APP: Section = Section {
         )
         .default("16MiB")
         .range("1B", "1TiB"),
-        Tunable::new(
-            "exempt",
-            Kind::Choice(&["off", "on"]),
-            "Whether its requests pass at once, whatever others are due; they are counted as all are. For \
-             administration and backups that nothing may hold. Identify it by what you control, such as `clients` or a \
-             listener: anybody can state a user. What it does takes from all others, and no policy can allow for it.",
-        )
-        .absent_means("`off`"),
+        Tunable::new("exempt", Kind::Choice(&["off", "on"]), "Whether its requests pass at once, counted as all are, whatever others are due. Anybody can state a user: identify it by `clients` or a listener. It takes from all others.")
+            .absent_means("`off`"),
         Tunable::new("clients", HOSTS, "The addresses that its clients connect from.").absent_means("not checked"),
         Tunable::new("uids", IDS, "The users it runs as, as stated by clients.").absent_means("not checked"),
+        Tunable::new("users", ACCOUNTS, "The same by name; beside `uids`, one of both must match.").absent_means("not checked"),
         Tunable::new("gids", IDS, "Groups, one of which the user must be in, as stated by clients.")
+            .absent_means("not checked"),
+        Tunable::new("groups", ACCOUNTS, "The same by name; beside `gids`, one of both must match.")
             .absent_means("not checked"),
         Tunable::new("programs", PATHS, "The executables of programs that use a mount; `*` stands for any part of one name, `**` for any directories.")
             .absent_means("not checked"),

@@ -1,5 +1,6 @@
 //! The keys of vpfs.toml, and the types that they become.
 
+pub(crate) mod accounts;
 pub(crate) mod app_table;
 pub(crate) mod apps;
 mod brackets;

@@ -14,10 +14,12 @@ use crate::schema::reader::Reader;
 const COMPARED: usize = 500;
 
 /// Warns about applications that get no client because of those before them, and about clients of two applications.
-/// That a general rule follows a narrower one is how exceptions are written, and no reason for a warning.
+/// Rules with names of users or groups are left out: their ids are not known here. That a general rule follows a
+/// narrower one is how exceptions are written, and no reason for a warning.
 pub(crate) fn warn(root: &Reader<'_>, apps: &Apps) {
-    // Patterns of paths are not compared.
-    let rules = apps.list.iter().filter(|app| app.rule.is_given() && !app.rule.is_of_program());
+    // Nor are patterns of paths compared.
+    let is_compared = |rule: &Rule| rule.is_given() && !rule.has_names() && !rule.is_of_program();
+    let rules = apps.list.iter().filter(|app| is_compared(&app.rule));
     let rules: Vec<(&str, Clients<'_>)> =
         rules.take(COMPARED).map(|app| (app.name.as_str(), Clients::of(&app.rule))).collect();
     for (index, (name, rule)) in rules.iter().enumerate() {

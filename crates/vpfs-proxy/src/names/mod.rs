@@ -215,7 +215,7 @@ fn unresolved(host: &str, reason: &str) -> io::Error {
 }
 
 /// Looks up all names that these servers' proxies need, for at most ten seconds. Returns their number, and a line about
-/// each application, list or group of servers for which some are missing.
+/// each application, list or group of servers for which some are missing, and about each user and group.
 pub async fn check_names(config: &Config, servers: &[ServerId], resolver: Resolver) -> (usize, Vec<String>) {
     let names = Names::new(Clock::start(), resolver, &StateDir::default(), "");
     names.want(config, servers);
@@ -224,5 +224,7 @@ pub async fn check_names(config: &Config, servers: &[ServerId], resolver: Resolv
         () = names.settled() => {}
     }
     let missing = report::missing(config, servers, &names.table());
-    (wanted::of(config, servers).len(), missing.into_iter().map(|line| line.text).collect())
+    let mut missing: Vec<String> = missing.into_iter().map(|line| line.text).collect();
+    missing.extend(crate::accounts::check(config).await);
+    (wanted::of(config, servers).len(), missing)
 }

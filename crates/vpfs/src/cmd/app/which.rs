@@ -1,11 +1,12 @@
 //! `vpfs app which`: to which application a client belongs, and why.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use vpfs_config::{App, AppIndex, Config, Identity, Ids};
+use vpfs_config::{Account, App, AppIndex, Config, Identity};
+use vpfs_proxy::account_id;
 
 use crate::cmd::names::Names;
 use crate::cmd::runtime;
@@ -32,9 +33,17 @@ pub(super) struct Which {
     #[arg(long)]
     uid: Option<u32>,
 
+    /// The same by name
+    #[arg(long, value_name = "NAME", conflicts_with = "uid")]
+    user: Option<String>,
+
     /// A group that it states; may be given several times
     #[arg(long = "gid", value_name = "GID")]
     gids: Vec<u32>,
+
+    /// The same by name
+    #[arg(long = "group", value_name = "NAME")]
+    groups: Vec<String>,
 
     /// The port that it connects to, if listeners have applications
     #[arg(long)]
@@ -49,26 +58,53 @@ struct Client<'a> {
     listener: Option<AppIndex>,
 }
 
+/// What names stand for.
+struct Known {
+    hosts: Names,
+    accounts: BTreeMap<Account, u32>,
+}
+
+impl Known {
+    fn hosts(&self, name: &str) -> Vec<IpAddr> {
+        self.hosts.of(name)
+    }
+
+    fn account(&self, account: &Account) -> Option<u32> {
+        self.accounts.get(account).copied()
+    }
+}
+
 impl Which {
     pub(crate) fn run(&self) -> Result<(), Exit> {
         let config =
             Config::load(&self.config).map_err(|problems| Exit::Usage(format!("invalid configuration\n{problems}")))?;
         let listener = self.listener(&config)?;
-        let wanted: BTreeSet<String> =
-            config.unresolved().map(|(name, _)| name.to_owned()).chain([self.host.clone()]).collect();
-        let runtime = runtime()?;
-        let names = runtime.block_on(Names::look_up(wanted));
-        // A name server that hangs must not keep this from ending.
-        runtime.shutdown_background();
-        let addresses = names.of(&self.host);
+        let user = self.user.iter().map(|name| id(&Account::User(name.clone()))).next().transpose()?;
+        let groups: Result<Vec<u32>, Exit> = self.groups.iter().map(|name| id(&Account::Group(name.clone()))).collect();
+        let gids = [self.gids.clone(), groups?].concat();
+        let known = self.look_up(&config)?;
+        let addresses = known.hosts(&self.host);
         if addresses.is_empty() {
             return Err(Exit::Failed(format!("{} can't be resolved; give its address instead", self.host)));
         }
         for ip in addresses {
-            let client = Client { ip, uid: self.uid, gids: &self.gids, listener };
-            print(explained(&config, &client, &names).trim_end())?;
+            let client = Client { ip, uid: self.uid.or(user), gids: &gids, listener };
+            print(explained(&config, &client, &known).trim_end())?;
         }
         Ok(())
+    }
+
+    /// What the names of the configuration, and that of the host, stand for.
+    fn look_up(&self, config: &Config) -> Result<Known, Exit> {
+        let hosts = config.unresolved().map(|(name, _)| name.to_owned()).chain([self.host.clone()]);
+        let hosts: BTreeSet<String> = hosts.collect();
+        let runtime = runtime()?;
+        let hosts = runtime.block_on(Names::look_up(hosts));
+        // A name server that hangs must not keep this from ending.
+        runtime.shutdown_background();
+        let accounts = config.accounts().into_iter();
+        let accounts = accounts.filter_map(|account| Some((account_id(&account).ok()??, account)));
+        Ok(Known { hosts, accounts: accounts.map(|(id, account)| (account, id)).collect() })
     }
 
     /// The application of the listener at the port, if it has one.
@@ -82,17 +118,29 @@ impl Which {
     }
 }
 
+/// The id of a user or group that was given by name.
+fn id(account: &Account) -> Result<u32, Exit> {
+    match account_id(account) {
+        Ok(Some(id)) => Ok(id),
+        Ok(None) => Err(Exit::Usage(format!("there is no {account} on this host; give its number instead"))),
+        Err(error) => Err(Exit::Failed(format!("cannot look up {account}: {error}"))),
+    }
+}
+
 /// In the first line the application, then why.
-fn explained(config: &Config, client: &Client<'_>, names: &Names) -> String {
-    let identify = config.resolve(&|name| names.of(name));
+fn explained(config: &Config, client: &Client<'_>, known: &Known) -> String {
+    let identify = config.resolve_with(&|name| known.hosts(name), &|account| known.account(account));
     let identity = identify.identify(client.listener, client.ip, client.uid, client.gids);
     let (name, why) = match identity {
         Identity::App(index) => {
             let app = &config.apps[index.0];
             let why = match client.listener {
                 Some(_) => "the listener at this port belongs to it".to_owned(),
-                None if app.rule.is_given() && mismatch(config, app, client, names).is_none() => {
-                    format!("the first rule that matches: {}", rule(config, app))
+                None if app.rule.is_given() && mismatch(config, app, client, known).is_none() => {
+                    format!(
+                        "the first rule that matches: {}",
+                        parts(config, app, ["clients", "uids", "users", "gids", "groups"])
+                    )
                 }
                 None => "apps.default: no rule matches, and apps.auto makes no application for it".to_owned(),
             };
@@ -107,16 +155,16 @@ fn explained(config: &Config, client: &Client<'_>, names: &Names) -> String {
     if client.listener.is_none() {
         let before = config.apps.iter().take_while(|app| app.name != name).filter(|app| app.rule.is_given());
         for app in before {
-            let reason = mismatch(config, app, client, names).unwrap_or_default();
+            let reason = mismatch(config, app, client, known).unwrap_or_default();
             let _ = writeln!(text, "  not {}: {reason}", app.name);
         }
     }
     text
 }
 
-/// The keys of a rule, as they are in the file.
-fn rule(config: &Config, app: &App) -> String {
-    let parts = ["clients", "uids", "gids"].into_iter().filter_map(|key| {
+/// These keys of a rule, as they are in the file.
+fn parts<const N: usize>(config: &Config, app: &App, keys: [&str; N]) -> String {
+    let parts = keys.into_iter().filter_map(|key| {
         let text = setting(config, app, key);
         (!text.is_empty()).then(|| format!("{key} = {text}"))
     });
@@ -128,25 +176,40 @@ fn setting<'a>(config: &'a Config, app: &App, key: &str) -> &'a str {
 }
 
 /// The first part of a rule that does not match.
-fn mismatch(config: &Config, app: &App, client: &Client<'_>, names: &Names) -> Option<String> {
-    let list = |key| setting(config, app, key);
-    if let Some(clients) = &app.rule.clients {
-        if !clients.resolve(&|name| names.of(name)).contains(client.ip) {
-            let missing = clients.names.iter().filter(|(name, _)| names.of(name).is_empty()).count();
-            let missing = if missing > 0 { format!(", of which {missing} have no address now") } else { String::new() };
-            return Some(format!("{} is not in clients = {}{missing}", client.ip, list("clients")));
-        }
+fn mismatch(config: &Config, app: &App, client: &Client<'_>, known: &Known) -> Option<String> {
+    let rule = &app.rule;
+    if let Some(clients) = &rule.clients
+        && !clients.resolve(&|name| known.hosts(name)).contains(client.ip)
+    {
+        let missing = clients.names.iter().filter(|(name, _)| known.hosts(name).is_empty()).count();
+        let missing = if missing > 0 { format!(", of which {missing} have no address now") } else { String::new() };
+        return Some(format!("{} is not in clients = {}{missing}", client.ip, setting(config, app, "clients")));
     }
-    if let Some(uids) = &app.rule.uids {
-        match client.uid {
-            None => return Some(format!("no user is stated, and it has uids = {}", list("uids"))),
-            Some(uid) if !uids.contains(uid) => return Some(format!("{uid} is not in uids = {}", list("uids"))),
-            Some(_) => {}
-        }
+    let users: Vec<Account> = rule.users.iter().cloned().map(Account::User).collect();
+    let is_user = |uid| rule.uids.as_ref().is_some_and(|uids| uids.contains(uid)) || named(&users, known, uid);
+    if (rule.uids.is_some() || !users.is_empty()) && !client.uid.is_some_and(is_user) {
+        let who = client.uid.map_or("no user is stated, which".to_owned(), |uid| format!("user {uid}"));
+        return Some(format!("{who} is not in {}{}", parts(config, app, ["uids", "users"]), unknown(&users, known)));
     }
-    let is_member = |gids: &Ids| client.gids.iter().any(|&gid| gids.contains(gid));
-    let strange = app.rule.gids.as_ref().is_some_and(|gids| !is_member(gids));
-    strange.then(|| format!("no group that is stated is in gids = {}", list("gids")))
+    let groups: Vec<Account> = rule.groups.iter().cloned().map(Account::Group).collect();
+    let is_group = |&gid: &u32| rule.gids.as_ref().is_some_and(|gids| gids.contains(gid)) || named(&groups, known, gid);
+    if (rule.gids.is_some() || !groups.is_empty()) && !client.gids.iter().any(is_group) {
+        let list = parts(config, app, ["gids", "groups"]);
+        return Some(format!("no group that is stated is in {list}{}", unknown(&groups, known)));
+    }
+    None
+}
+
+/// Whether one of these accounts has the id.
+fn named(accounts: &[Account], known: &Known, id: u32) -> bool {
+    accounts.iter().any(|account| known.account(account) == Some(id))
+}
+
+/// Which of these accounts have no id here.
+fn unknown(accounts: &[Account], known: &Known) -> String {
+    let unknown = accounts.iter().filter(|account| known.account(account).is_none());
+    let unknown: Vec<String> = unknown.map(ToString::to_string).collect();
+    if unknown.is_empty() { String::new() } else { format!("; not known here: {}", unknown.join(", ")) }
 }
 
 #[cfg(test)]
@@ -157,13 +220,14 @@ mod tests {
         [[listener]]\nport = 5334\n[[listener]]\nport = 5335\napp = \"viz\"\n\
         [[app]]\nname = \"root\"\nclients = \"10.9.0.1\"\nexempt = \"on\"\n\
         [[app]]\nname = \"climate\"\nclients = \"c[001-003]\"\nuids = [\"3000-3999\"]\n\
-        [[app]]\nname = \"physics\"\ngids = [500]\n[[app]]\nname = \"viz\"\n";
+        [[app]]\nname = \"physics\"\ngids = [500]\ngroups = [\"astro\", \"gone\"]\n[[app]]\nname = \"viz\"\n";
 
     fn explain(auto: &str, (ip, uid, gids): (&str, Option<u32>, &[u32]), port: u16) -> String {
         let config = Config::parse("f", &format!("{TEXT}[apps]\nauto = \"{auto}\"\n")).unwrap();
-        let names = Names::from([("c001".to_owned(), vec!["10.0.0.1".parse().unwrap()])]);
+        let hosts = Names::from([("c001".to_owned(), vec!["10.0.0.1".parse().unwrap()])]);
+        let known = Known { hosts, accounts: [(Account::Group("astro".into()), 600)].into() };
         let listener = config.listeners.iter().find(|listener| listener.addresses[0].port() == port).unwrap().app;
-        explained(&config, &Client { ip: ip.parse().unwrap(), uid, gids, listener }, &names)
+        explained(&config, &Client { ip: ip.parse().unwrap(), uid, gids, listener }, &known)
     }
 
     #[test]
@@ -175,9 +239,10 @@ mod tests {
         );
         assert_eq!(
             explain("off", ("10.0.0.2", None, &[1, 500]), 5334),
-            "physics\n  the first rule that matches: gids = 500\n  not root: 10.0.0.2 is not in clients = 10.9.0.1\n  \
+            "physics\n  the first rule that matches: gids = 500, groups = astro, gone\n  not root: 10.0.0.2 is not in clients = 10.9.0.1\n  \
              not climate: 10.0.0.2 is not in clients = c[001-003], of which 2 have no address now\n"
         );
+        assert!(explain("off", ("10.0.0.2", None, &[600]), 5334).starts_with("physics\n"));
         let root = explain("off", ("10.9.0.1", None, &[]), 5334);
         assert_eq!(root, "root\n  the first rule that matches: clients = 10.9.0.1; its requests pass at once\n");
     }
@@ -185,8 +250,9 @@ mod tests {
     #[test]
     fn what_no_rule_has_is_explained() {
         let nobody = ("10.0.0.1", Some(2), &[][..]);
-        let others = "  not root: 10.0.0.1 is not in clients = 10.9.0.1\n  not climate: 2 is not in uids = 3000-3999\n  \
-                      not physics: no group that is stated is in gids = 500\n";
+        let others = "  not root: 10.0.0.1 is not in clients = 10.9.0.1\n  not climate: user 2 is not in uids = 3000-3999\n  \
+                      not physics: no group that is stated is in gids = 500, groups = astro, gone; not known here: \
+                      group gone\n";
         let automatic = "host:10.0.0.1\n  no rule matches; apps.auto = \"client-host\" makes one for it\n";
         assert_eq!(explain("client-host", nobody, 5334), format!("{automatic}{others}"));
         let default = "other\n  apps.default: no rule matches, and apps.auto makes no application for it\n";
