@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use vpfs_core::{AppPolicy, Bytes, Minimum, PolicyKind, Scope, Target, Weight};
 
-use super::clients::{self, AppIndex, Auto, AutoBy, AutoShare, Rule};
+use super::clients::{AppIndex, Auto, AutoBy, AutoShare};
 use super::ignored;
 use super::keys::{APP, APPS};
+use super::rule::{self, Rule};
+use crate::names::{NAME_RULE, is_name};
 use crate::schema::problem::did_you_mean;
 use crate::schema::reader::Reader;
 use crate::schema::settings::{Setting, quoted};
@@ -74,10 +76,8 @@ impl Names {
     /// Reads a new name; `None` if it is missing, invalid or taken.
     pub(crate) fn read(&mut self, reader: &Reader<'_>, key: &str) -> Option<String> {
         let found = reader.text(key)?;
-        let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-        if !(1..=64).contains(&found.text.len()) || !found.text.bytes().all(legal) {
-            let rule = "use 1 to 64 letters, digits, \"-\", \"_\" and \".\"";
-            reader.refuse(key, format!("{} is not a name; {rule}", quote(found.text)));
+        if !is_name(found.text) {
+            reader.refuse(key, format!("{} is not a name; {NAME_RULE}", quote(found.text)));
             return None;
         }
         if let Some((_, line)) = self.known.get(found.text) {
@@ -142,7 +142,7 @@ pub(crate) fn read(root: &Reader<'_>, policy: PolicyKind, capacity: Option<Capac
             cap,
             target: read_target(&reader),
             latency: reader.number("latency").map(Duration::from_nanos),
-            rule: clients::read_rule(&reader, hosts_left),
+            rule: rule::read_rule(&reader, hosts_left),
         };
         // Positions of names and applications must agree; for the one left out, a problem has been reported.
         list.extend(name.map(|_| app));

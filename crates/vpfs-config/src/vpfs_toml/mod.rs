@@ -1,5 +1,6 @@
 //! The keys of vpfs.toml, and the types that they become.
 
+pub(crate) mod app_entry;
 pub(crate) mod app_table;
 pub(crate) mod apps;
 mod brackets;
@@ -19,8 +20,11 @@ pub(crate) mod manual;
 pub(crate) mod metrics;
 pub(crate) mod network;
 mod overlaps;
+pub(crate) mod owners;
 pub(crate) mod peers;
 mod profile;
+pub(crate) mod pushed;
+pub(crate) mod rule;
 pub(crate) mod scheduler;
 mod slot_costs;
 pub(crate) mod trust;

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::apps::Apps;
-use super::clients::{Ids, Rule};
+use super::rule::{Ids, Rule};
 use super::host_list::HostList;
 use crate::schema::reader::Reader;
 
