@@ -1,6 +1,7 @@
 //! Which application a client belongs to, which id it gets, and what stays when the file is read again.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use vpfs_config::sets::{AppText, Set, SetName, SetText, Sets};
 use vpfs_config::{AppIndex, AppTable, AutoKey, Config, Identify, Identity};
@@ -192,7 +193,7 @@ fn pushed_applications_come_after_those_of_the_file() {
     let pushed = sets(&[("1", 4, "10.0.0.1"), ("2", 2, "10.0.0.2")]).apps();
     let identify = config.resolve(&|_| Vec::new()).with(pushed.clone());
     let mut table = AppTable::new(&config);
-    assert_eq!(table.push(pushed), [], "nobody is here yet");
+    assert_eq!(table.push(Time::ZERO, pushed), [], "nobody is here yet");
     let name = |host: &str| {
         let (id, _) = table.assign(identify.identify(None, ip(host), None, &[]));
         table.get(id).unwrap().name.clone()
@@ -207,7 +208,7 @@ fn pushed_applications_keep_their_ids_until_they_are_gone() {
     let mut table = AppTable::new(&config);
     let push = |table: &mut AppTable, apps: &[(&str, u32, &str)]| {
         let pushed = sets(apps).apps();
-        let changed = table.push(pushed.clone());
+        let changed = table.push(Time::ZERO, pushed.clone());
         (config.resolve(&|_| Vec::new()).with(pushed), changed)
     };
     let assign = |table: &mut AppTable, identify: &Identify, host: &str| {
@@ -221,10 +222,13 @@ fn pushed_applications_keep_their_ids_until_they_are_gone() {
     assert_eq!(table.get(first).unwrap().policy.weight.get(), 5);
     let (second, _) = assign(&mut table, &identify, "10.0.0.2");
     let (identify, changed) = push(&mut table, &[("2", 9, "10.0.0.2"), ("4", 1, "10.0.0.4")]);
-    assert_eq!((changed, table.retired().collect::<Vec<_>>()), (vec![], vec![first]));
+    assert_eq!((changed, table.retired(Time::ZERO, Duration::ZERO)), (vec![], vec![first]));
+    let (returned, _) = push(&mut table, &[("2", 9, "10.0.0.2"), ("4", 1, "10.0.0.4"), ("1", 5, "10.0.0.1")]);
+    assert_eq!(assign(&mut table, &returned, "10.0.0.1"), (first, true), "it continues where it was");
+    push(&mut table, &[("2", 9, "10.0.0.2"), ("4", 1, "10.0.0.4")]);
     let size = table.len();
     table.recycle(first);
     assert_eq!(assign(&mut table, &identify, "10.0.0.4"), (first, true), "its id is free");
     assert_eq!((table.find("slurm:4"), table.find("slurm:2")), (Some(first), Some(second)));
-    assert_eq!((table.len(), table.retired().count()), (size, 0));
+    assert_eq!((table.len(), table.retired(Time::ZERO, Duration::ZERO).len()), (size, 0));
 }

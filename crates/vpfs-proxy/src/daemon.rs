@@ -18,7 +18,7 @@ use crate::check;
 use crate::clock::Clock;
 use crate::connection_permits::ConnectionPermits;
 use crate::descriptors;
-use crate::follower::Follower;
+use crate::follower::{Current, Follower};
 use crate::gate::{Gate, deliver};
 use crate::handover::{self, Connections, Inheritance, Offer};
 use crate::keeper::Keeper;
@@ -27,6 +27,7 @@ use crate::names::{Environment, Names};
 use crate::observer::{self, Observer};
 use crate::outbox::Outbox;
 use crate::peers::{Askers, Peers, PeersError, Prepared};
+use crate::sets::{Pushes, SetsFile};
 use crate::shared::{Rules, Shared, Stage};
 use crate::sites::{Entrance, Sites};
 use crate::start_error::StartError;
@@ -118,7 +119,10 @@ impl Daemon {
         let kept = names.to_keep();
         timers.spawn(names.clone().run());
         let until = Instant::now() + LISTEN_PATIENCE;
-        let apps = AppTable::new(&config);
+        let sets_file = SetsFile::new(environment.state.clone(), first);
+        let sets = sets_file.read(clock.now(), inheritance.as_deref());
+        let (mut apps, pushed) = (AppTable::new(&config), sets.apps());
+        apps.push(clock.now(), Arc::clone(&pushed));
         let (mut outbox, incoming) = Outbox::between(servers);
         let prepared = Prepared::new(&config, servers, &clock, (&names, until), inheritance.as_deref_mut()).await?;
         let prepared = prepared.map(|prepared| (prepared, outbox.open_remote()));
@@ -133,10 +137,12 @@ impl Daemon {
             let socket = entrance.bind(until, inheritance.as_deref_mut()).await.map_err(refused(&entrance))?;
             bound.push((entrance, socket));
         }
-        let rules = Rules::new(&config, &|name| names.known(name));
+        let rules = Rules::new(&config, Arc::clone(&pushed), &|name| names.known(name));
         let shared = Arc::new(Shared::new(clock.clone(), gates, rules, apps));
-        let follower = Follower::new(names, Arc::clone(&shared), servers.to_vec(), Arc::clone(&config));
+        let current = Current::new(Arc::clone(&config), sets, pushed);
+        let follower = Follower::new(names, Arc::clone(&shared), servers.to_vec(), sets_file, current);
         let follower = Arc::new(follower);
+        timers.spawn(Arc::clone(&follower).run_sets());
         timers.spawn(Arc::clone(&follower).run(environment.state.clone(), kept));
         let keeper = Keeper::new(Arc::clone(&shared), environment.state.clone(), &config);
         timers.spawn(keeper.clone().run());
@@ -239,8 +245,8 @@ impl Daemon {
         if let Some(peers) = &self.peers {
             listeners.extend(peers.sockets()?);
         }
-        let learned = self.keeper.contents();
-        tokio::task::spawn_blocking(move || handover::offer(successor, &listeners, learned))
+        let (learned, sets) = (self.keeper.contents(), self.follower.sets_json());
+        tokio::task::spawn_blocking(move || handover::offer(successor, &listeners, learned, &sets))
             .await
             .map_err(io::Error::other)?
     }
@@ -294,6 +300,11 @@ impl Daemon {
             names: self.config.servers.iter().map(|server| server.name.clone()).collect(),
             peers: self.peers.as_ref().map(Peers::states),
         }
+    }
+
+    /// Changes the pushed applications of this daemon from outside.
+    pub fn pushes(&self) -> Pushes {
+        Pushes(Arc::clone(&self.follower))
     }
 
     fn snapshots(&self) -> Vec<Snapshot> {

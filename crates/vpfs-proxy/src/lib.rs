@@ -35,6 +35,7 @@ mod patience;
 mod peers;
 mod read_buffers;
 mod requests;
+mod sets;
 mod shared;
 #[cfg(test)]
 mod simulation;
@@ -52,6 +53,7 @@ pub use names::{Environment, Resolver, check_names};
 pub use observer::{AppStatus, Observer, ServerStatus, Status};
 pub use peers::{AppReport, KeyError, PeerReport, PeersError, PeersReport, TrafficReport};
 pub use peers::{Askers, Stream, connect_to_ask};
+pub use sets::Pushes;
 pub use start_error::StartError;
 pub use state_dir::StateDir;
 pub use vpfs_node::AppTotals;

@@ -21,6 +21,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    App(cmd::app::App),
     Demo(cmd::demo::Demo),
     Events(cmd::events::Events),
     History(cmd::history::History),
@@ -42,6 +43,7 @@ enum Command {
 
 fn main() -> std::process::ExitCode {
     let result = match Cli::parse().command {
+        Command::App(app) => app.run(),
         Command::Demo(demo) => demo.run(),
         Command::Events(events) => events.run(),
         Command::History(history) => history.run(),

@@ -90,8 +90,9 @@ impl Sets {
             return Err(Refusal::Full(format!("all sets together would have {apps} applications; the most is {most}")));
         }
         let same_owner = others().filter(|(other, _)| other.owner() == name.owner());
-        let taken: HashMap<&str, &SetName> =
-            same_owner.flat_map(|(other, held)| held.set.apps.iter().map(move |app| (app.name.as_str(), other))).collect();
+        let taken: HashMap<&str, &SetName> = same_owner
+            .flat_map(|(other, held)| held.set.apps.iter().map(move |app| (app.name.as_str(), other)))
+            .collect();
         match set.apps.iter().find_map(|app| Some((&app.name, taken.get(app.name.as_str())?))) {
             Some((app, other)) => Err(Refusal::Full(format!("the set {other} has an application {app:?} already"))),
             None => Ok(()),

@@ -6,6 +6,6 @@
 mod held;
 mod set;
 
-pub use held::{Put, Refusal, Sets};
 pub use crate::names::SetName;
+pub use held::{Put, Refusal, Sets};
 pub use set::{AppText, IdText, Set, SetText};

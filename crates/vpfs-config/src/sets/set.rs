@@ -186,8 +186,9 @@ fn read_clients(texts: &[String], hosts_left: &mut usize) -> Result<HostList, St
 fn read_ids(key: &str, texts: &[IdText]) -> Result<Ids, String> {
     let range = |text: &IdText| match text {
         IdText::One(id) => Ok((*id, *id)),
-        IdText::Range(text) => id_range(text)
-            .ok_or_else(|| format!("{key}: {} is no range; write numbers, or \"1000-1999\"", quote(text))),
+        IdText::Range(text) => {
+            id_range(text).ok_or_else(|| format!("{key}: {} is no range; write numbers, or \"1000-1999\"", quote(text)))
+        }
     };
     texts.iter().map(range).collect::<Result<Vec<_>, _>>().map(Ids::of)
 }
@@ -206,7 +207,9 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let json = with_app("\"share\": \"physics/alice\", \"weight\": 4, \"cap\": \"1GB/s\", \"clients\": [\"10.0.0.1\"], \"uids\": [7, \"9-11\"]");
+        let json = with_app(
+            "\"share\": \"physics/alice\", \"weight\": 4, \"cap\": \"1GB/s\", \"clients\": [\"10.0.0.1\"], \"uids\": [7, \"9-11\"]",
+        );
         let set = Set::parse(json.as_bytes()).unwrap();
         assert_eq!((set.ttl, set.apps[0].weight.get()), (Duration::from_secs(120), 4));
         assert_eq!(set.apps[0].cap.map(|cap| cap.rate.0), Some(1_000_000_000));

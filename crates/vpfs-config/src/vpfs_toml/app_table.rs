@@ -2,8 +2,9 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
-use vpfs_core::{AppId, AppPolicy};
+use vpfs_core::{AppId, AppPolicy, Time};
 
 use super::app_entry::AppEntry;
 use super::apps::App;
@@ -32,7 +33,7 @@ pub struct AppTable {
     /// Those pushed ones that have an id, by name.
     pushed_ids: HashMap<String, AppId>,
     /// Ids of pushed applications that are gone, in the order in which they went, ...
-    retired: VecDeque<AppId>,
+    retired: VecDeque<(AppId, Time)>,
     /// ... and those that may be given to others.
     free: Vec<AppId>,
     rule: Auto,
@@ -95,7 +96,7 @@ impl AppTable {
 
     /// Switches to other pushed applications. Returns the ids whose application changed; those that have no client here
     /// have no id. O(ids of pushed applications).
-    pub fn push(&mut self, pushed: Arc<PushedApps>) -> Vec<AppId> {
+    pub fn push(&mut self, now: Time, pushed: Arc<PushedApps>) -> Vec<AppId> {
         self.pushed = pushed;
         let mut changed = Vec::new();
         let mut known: Vec<_> = std::mem::take(&mut self.pushed_ids).into_iter().collect();
@@ -106,21 +107,20 @@ impl AppTable {
                     changed.extend(self.replace(id, entry));
                     self.pushed_ids.insert(name, id);
                 }
-                None => self.retired.push_back(id),
+                None => self.retired.push_back((id, now)),
             }
         }
         changed
     }
 
-    /// Ids that nobody gets any more, in the order in which they were retired. Connections may still have requests
-    /// under one.
-    pub fn retired(&self) -> impl Iterator<Item = AppId> {
-        self.retired.iter().copied()
+    /// Ids that nobody has got for the time of `rest`. Connections may still have requests under one.
+    pub fn retired(&self, now: Time, rest: Duration) -> Vec<AppId> {
+        self.retired.iter().take_while(|(_, since)| now.since(*since) >= rest).map(|(id, _)| *id).collect()
     }
 
     /// Nothing is left of a retired id: the next pushed application may have it.
     pub fn recycle(&mut self, id: AppId) {
-        if let Some(index) = self.retired.iter().position(|retired| *retired == id) {
+        if let Some(index) = self.retired.iter().position(|(retired, _)| *retired == id) {
             self.retired.remove(index);
             self.free.push(id);
         }
@@ -151,7 +151,10 @@ impl AppTable {
             return (id, false);
         }
         let name = entry.name.clone();
-        let id = match self.free.pop() {
+        // A job that was requeued continues where it was.
+        let revived = self.retired.iter().position(|(id, _)| self.entries[id.index()].name == name);
+        let revived = revived.and_then(|index| self.retired.remove(index)).map(|(id, _)| id);
+        let id = match revived.or_else(|| self.free.pop()) {
             Some(id) => {
                 self.entries[id.index()] = entry;
                 id

@@ -25,6 +25,19 @@ const MOST_BYTES: usize = 256 << 20;
 /// The most sockets of one frame: a client and its server.
 const MOST_SOCKETS: usize = 2;
 
+/// No server is called so; versions that know no sets ignore them.
+pub(super) const SETS: &str = "[sets]";
+/// The longest part of the sets in one frame. Their quotes need two bytes in it.
+const SETS_PART: usize = LONGEST_TEXT / 3;
+
+/// The frames that tell a successor of the sets, which are JSON in ASCII.
+pub(super) fn of_sets(sets: &str) -> impl Iterator<Item = Frame> {
+    let content = |part| String::from_utf8_lossy(part).into_owned();
+    sets.as_bytes()
+        .chunks(SETS_PART)
+        .map(move |part| Frame::Learned { server: SETS.to_owned(), content: content(part) })
+}
+
 /// One frame without its sockets and bytes.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Frame {
@@ -32,7 +45,8 @@ pub(super) enum Frame {
     Format(u32),
     /// A listening socket.
     Listener(SocketAddr),
-    /// What was learned in front of the server of this name; a successor can do without it.
+    /// What was learned in front of the server of this name, or, for the name [`SETS`], a part of the sets of
+    /// applications; a successor can do without it.
     Learned { server: String, content: String },
     /// There are no more listening sockets.
     Offered,

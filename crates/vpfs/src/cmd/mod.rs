@@ -1,6 +1,7 @@
 //! One file or folder for each subcommand.
 
 mod admin;
+pub(crate) mod app;
 mod asking;
 mod check_connect;
 mod check_start;

@@ -120,7 +120,8 @@ impl Proxy {
         signals.forget_upgrades()?;
         tell_ready(daemon.config(), servers, self.take_over);
         let askers = daemon.take_askers();
-        let admin = admin::serve(daemon.config(), servers, self.take_over, (&daemon.observer(), events, askers));
+        let doors = (&daemon.observer(), daemon.pushes());
+        let admin = admin::serve(daemon.config(), servers, self.take_over, doors, (events, askers));
         loop {
             tokio::select! {
                 _ = signals.hangup.recv() => self.reload(&mut daemon, log).await,

@@ -1,5 +1,6 @@
 //! Asking the proxies of a configuration that run on this host, at their sockets.
 
+pub(super) mod changing;
 mod history;
 mod silence;
 
