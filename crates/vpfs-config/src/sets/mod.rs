@@ -8,4 +8,4 @@ mod set;
 
 pub use crate::names::SetName;
 pub use held::{Put, Refusal, Sets};
-pub use set::{AppText, IdText, Set, SetText};
+pub use set::{AppText, IdText, Set, SetText, check_share};

@@ -145,7 +145,11 @@ fn read_app(text: &AppText, hosts_left: &mut usize) -> Result<App, String> {
     Ok(App { name: text.name.clone(), weight, cap, target: None, minimum: None, latency: None, rule })
 }
 
-fn check_share(share: &str) -> Result<(), String> {
+/// Whether this is a place among shares: names with `/` between them.
+///
+/// # Errors
+/// Why it is none, and what would be.
+pub fn check_share(share: &str) -> Result<(), String> {
     let depth = share.split('/').count();
     if depth <= Set::SHARE_DEPTH && share.split('/').all(is_name) {
         return Ok(());
