@@ -37,8 +37,8 @@ pub enum Failure {
 }
 
 /// The body of the answer to GET `route`, one of [`crate::PEERS`], [`crate::STATUS`], [`crate::EVENTS`],
-/// [`crate::METRICS`], [`crate::SETS`] and [`crate::route_of_history`], of the daemon whose [socket](crate::socket) is at `path`. Call
-/// within a tokio runtime.
+/// [`crate::METRICS`], [`crate::SETS`] and [`crate::route_of_history`], of the daemon whose [socket](crate::socket) is
+/// at `path`. Call within a tokio runtime.
 ///
 /// # Errors
 /// See [`Failure`].

@@ -10,8 +10,9 @@ use hyper::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, Header
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::net::TcpListener;
 
-use crate::routes::Answer;
-use crate::server::{Caller, Respond, accept, are_equal, response};
+use crate::access::{Caller, are_equal};
+use crate::answer::Answer;
+use crate::server::{Respond, accept, response};
 
 /// Nothing but the page itself: it has styles and pictures, no scripts, and asks nobody else.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use hyper::{Method, StatusCode};
 use vpfs_proxy::{Pushes, Status};
 
+use crate::answer::{Answer, json};
 use crate::events::Events;
 use crate::history::{self, HISTORY, Query};
 use crate::sets::PushedSets;
@@ -39,27 +40,6 @@ pub struct Kept {
     pub history: Option<PathBuf>,
     /// Changes its pushed applications, for those who may.
     pub pushes: Option<Pushes>,
-}
-
-/// An answer without its headers' details.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
-    pub(crate) status: StatusCode,
-    pub(crate) content_type: &'static str,
-    pub(crate) body: String,
-    /// The methods that are allowed, if another one was used.
-    pub(crate) allow: &'static str,
-}
-
-impl Answer {
-    fn ok(content_type: &'static str, body: String) -> Self {
-        Self { status: StatusCode::OK, content_type, body, allow: "GET" }
-    }
-
-    /// A refusal, with its reason for a person.
-    pub(crate) fn refusal(status: StatusCode, reason: &str) -> Self {
-        Self { status, content_type: "text/plain; charset=utf-8", body: format!("{reason}\n"), allow: "GET" }
-    }
 }
 
 /// Whether there is such a route among `routes`, before anything is done for it.
@@ -119,11 +99,6 @@ fn history(query: &str, status: &Status, kept: Option<&Path>) -> Answer {
 
 fn names(status: &Status) -> Vec<String> {
     status.servers.iter().map(|server| server.name.clone()).collect()
-}
-
-pub(crate) fn json(value: &impl serde::Serialize) -> Answer {
-    let body = serde_json::to_string(value).expect("these types have text for keys, and nothing else fails");
-    Answer::ok("application/json", body)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -15,13 +15,14 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use ring::hmac;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use vpfs_proxy::{Askers, Observer};
 
-use crate::routes::{self, Answer, Kept, METRICS, Question, ROUTES, SETS};
+use crate::access::{Caller, is_token};
+use crate::answer::Answer;
+use crate::routes::{self, Kept, METRICS, Question, ROUTES, SETS};
 use crate::sets;
 
 /// Who connects beyond this waits. It bounds the memory of answers, too: one has up to 100 KiB for each server, and
@@ -42,15 +43,6 @@ pub enum MetricsAccess {
     /// Who sends the text of this file, without white space around it, as `Authorization: Bearer`. It is read for each
     /// request, so that it can be replaced.
     Token(PathBuf),
-}
-
-/// Who asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Caller {
-    /// A user of this host, at the socket.
-    User(u32),
-    /// Anybody else.
-    Unknown,
 }
 
 /// What answers requests at one place.
@@ -180,20 +172,6 @@ impl MetricsAccess {
         let reason = "send the text of the file metrics.token as \"Authorization: Bearer\"";
         Err(Answer::refusal(StatusCode::UNAUTHORIZED, reason))
     }
-}
-
-/// Whether `authorization` has the text of the file, of at least `shortest` characters without white space around it.
-pub(crate) async fn is_token(path: &Path, authorization: &str, shortest: usize) -> bool {
-    let expected = tokio::fs::read_to_string(path).await.unwrap_or_default();
-    let expected = expected.trim();
-    let presented = authorization.strip_prefix("Bearer ").unwrap_or_default();
-    expected.len() >= shortest && are_equal(presented, expected)
-}
-
-/// Compares without telling by the time taken how much is right.
-pub(crate) fn are_equal(one: &str, other: &str) -> bool {
-    let Ok(key) = hmac::Key::generate(hmac::HMAC_SHA256, &ring::rand::SystemRandom::new()) else { return false };
-    hmac::verify(&key, one.as_bytes(), hmac::sign(&key, other.as_bytes()).as_ref()).is_ok()
 }
 
 pub(crate) fn response(Answer { status, content_type, body, allow }: Answer) -> Response<Full<Bytes>> {

@@ -1,7 +1,6 @@
 //! Sets of applications that owners push: what is told of them, and who may change one.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
@@ -11,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use vpfs_config::sets::{Put, Refusal, Set, SetName, SetText};
 use vpfs_proxy::Pushes;
 
-use crate::routes::{Answer, json};
-use crate::server::{Caller, is_token};
+use crate::access::{Caller, is_token};
+use crate::answer::{Answer, json};
 
 /// The shortest secret of an owner.
 const SHORTEST: usize = 16;
@@ -85,11 +84,14 @@ async fn check(pushes: &Pushes, caller: Caller, name: &SetName, authorization: &
     let owner = name.owner();
     let reason = match pushes.token_of(owner) {
         None => format!("there is no [[owner]] {owner:?}; without one, only root may push this set, at the socket"),
-        Some(path) if is_open_to_all(&path).await => {
-            format!("all users can read the token of [[owner]] {owner:?}, so it proves nothing; chmod 640 it")
-        }
-        Some(path) if is_token(&path, authorization, SHORTEST).await => return Ok(()),
-        Some(_) => format!("send the token of [[owner]] {owner:?}, at least {SHORTEST} characters"),
+        Some(path) => match tokio::fs::metadata(&path).await {
+            Err(error) => format!("the proxy cannot read the token of [[owner]] {owner:?}: {error}"),
+            Ok(metadata) if metadata.permissions().mode() & 0o007 != 0 => {
+                format!("all users can read the token of [[owner]] {owner:?}, so it proves nothing; chmod 640 it")
+            }
+            Ok(_) if is_token(&path, authorization, SHORTEST).await => return Ok(()),
+            Ok(_) => format!("send the token of [[owner]] {owner:?}, which has at least {SHORTEST} characters"),
+        },
     };
     Err(Answer::refusal(StatusCode::FORBIDDEN, &reason))
 }
@@ -101,13 +103,11 @@ fn is_administrator(caller: Caller) -> bool {
     }
 }
 
-async fn is_open_to_all(path: &Path) -> bool {
-    tokio::fs::metadata(path).await.is_ok_and(|metadata| metadata.permissions().mode() & 0o007 != 0)
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs::{Permissions, set_permissions, write};
+    use std::path::Path;
+    use std::sync::atomic::{AtomicU8, Ordering};
 
     use vpfs_config::Config;
     use vpfs_config::sets::{AppText, IdText};
@@ -121,11 +121,12 @@ mod tests {
 
     /// A daemon whose configuration has the owner slurm, with this token.
     async fn daemon(folder: &Path) -> Daemon {
+        static HOSTS: AtomicU8 = AtomicU8::new(1);
+        let (process, host) = (std::process::id() % 250, HOSTS.fetch_add(1, Ordering::Relaxed));
         let text = format!(
             "[[server]]\nname = \"s1\"\naddress = \"tcp://127.0.0.1:3334\"\n\
-             [[listener]]\naddresses = {{ s1 = \"tcp://127.77.{}.1:53340\" }}\n\
-             [[owner]]\nname = \"slurm\"\ntoken = \"slurm.token\"\n",
-            std::process::id() % 250
+             [[listener]]\naddresses = {{ s1 = \"tcp://127.77.{process}.{host}:53340\" }}\n\
+             [[owner]]\nname = \"slurm\"\ntoken = \"slurm.token\"\n"
         );
         let path = folder.join("vpfs.toml");
         write(&path, text).unwrap();
@@ -170,6 +171,8 @@ mod tests {
         write(&token, "short").unwrap();
         assert!(!may(Caller::Unknown, &slurm, "Bearer short").await);
         write(&token, "").unwrap();
+        assert!(!may(Caller::Unknown, &slurm, "Bearer ").await);
+        std::fs::remove_file(&token).unwrap();
         assert!(!may(Caller::Unknown, &slurm, "Bearer ").await);
     }
 

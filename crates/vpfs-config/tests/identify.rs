@@ -181,8 +181,9 @@ fn sets(apps: &[(&str, u32, &str)]) -> Sets {
         ..AppText::default()
     };
     let text = SetText { version: 1, ttl: "1min".into(), apps: apps.iter().map(app).collect() };
+    let (name, set) = (SetName::parse("slurm").expect("a name"), Set::check(text).expect("a set"));
     let mut sets = Sets::default();
-    sets.put(Time::ZERO, SetName::parse("slurm").unwrap(), Set::check(text).unwrap()).unwrap();
+    sets.put(Time::ZERO, name, set).expect("there is room");
     sets
 }
 

@@ -12,7 +12,7 @@ use vpfs_core::ServerId;
 
 use crate::gate::Gate;
 use crate::names::{Names, Reporter, keep};
-use crate::sets::SetsFile;
+use crate::sets_file::SetsFile;
 use crate::shared::{Rules, Shared};
 use crate::state_dir::StateDir;
 

@@ -9,7 +9,8 @@ use serde::{Deserialize, Deserializer};
 pub struct Job {
     /// The number by which Slurm tells all jobs apart; it grows.
     pub id: u64,
-    /// As `squeue` shows it: `4711`, or `4711_3` for a task of an array. Components of a heterogeneous job have the same.
+    /// As `squeue` shows it: `4711`, or `4711_3` for a task of an array. Components of a heterogeneous job have the
+    /// same.
     pub name: String,
     /// The number of the array, or of the heterogeneous job, or its own one.
     pub family: u64,
@@ -45,13 +46,22 @@ const LONGEST: usize = 1024;
 #[derive(Deserialize)]
 struct Answer {
     #[serde(default)]
-    errors: Vec<serde_json::Value>,
+    errors: Vec<Complaint>,
     jobs: Vec<Raw>,
 }
 
-#[derive(Deserialize)]
+/// Why squeue could not ask slurmctld.
+#[derive(Default, Deserialize)]
 #[serde(default)]
-#[derive(Default)]
+struct Complaint {
+    #[serde(deserialize_with = "text")]
+    description: String,
+    #[serde(deserialize_with = "text")]
+    error: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Raw {
     job_id: Number,
     array_job_id: Number,
@@ -130,11 +140,13 @@ impl Jobs {
     /// Reads it. Memory in proportion to the number of jobs.
     ///
     /// # Errors
-    /// If it is not what `squeue` prints, or says that something failed: why.
+    /// What it says instead: that it failed, or something that is no list of jobs.
     pub fn parse(json: impl Read) -> Result<Self, String> {
-        let Answer { errors, jobs } = serde_json::from_reader(json).map_err(|error| error.to_string())?;
-        if let Some(error) = errors.first() {
-            return Err(error.to_string().chars().take(LONGEST).flat_map(char::escape_debug).collect());
+        let unclear = |error: serde_json::Error| format!("prints something else than jobs: {error}");
+        let Answer { errors, jobs } = serde_json::from_reader(json).map_err(unclear)?;
+        if let Some(Complaint { description, error }) = errors.first() {
+            let said = format!("failed: {description} ({error})");
+            return Err(said.chars().flat_map(char::escape_debug).collect());
         }
         let mut jobs = jobs.into_iter().filter_map(Raw::job).collect::<Result<Vec<_>, _>>()?;
         jobs.sort_by_key(|job| job.id);
@@ -148,7 +160,7 @@ impl Raw {
         let nodes = self.nodes.filter(|nodes| !nodes.is_empty() && self.job_state.have_nodes())?;
         let (Some(id), Some(uid)) = (self.job_id.get(), self.user_id.get().and_then(|uid| u32::try_from(uid).ok()))
         else {
-            return Some(Err("a job without job_id or user_id".to_owned()));
+            return Some(Err("prints a job without job_id or user_id".to_owned()));
         };
         let part_of = |number: Number| number.get().filter(|number| *number > 0);
         let (name, family) = match (part_of(self.het_job_id), part_of(self.array_job_id), self.array_task_id.get()) {

@@ -139,6 +139,12 @@ fn a_mistake_has_its_line_and_remedy() {
 }
 
 #[test]
+fn the_example_is_valid() {
+    let read = settings(include_str!("../../../examples/jobs/slurm.toml"));
+    assert_eq!(read.rules.iter().map(|rule| rule.weight).collect::<Vec<_>>(), [8, 4, 1, 1]);
+}
+
+#[test]
 fn defaults_are_those_of_the_manual() {
     let read = settings("");
     assert_eq!(read.client_of("c1", "10.0.0.1"), "10.0.0.1");

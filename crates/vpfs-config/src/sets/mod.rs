@@ -1,5 +1,5 @@
-//! Sets of applications that an owner pushes while a daemon runs, for example a job scheduler: the JSON of one set
-//! ([`set`]) and all that a daemon holds ([`held`]).
+//! Sets of applications that an owner pushes while a daemon runs, for example a job scheduler: one [`Set`] and its
+//! JSON, and all [`Sets`] that a daemon holds.
 //!
 //! A set replaces its owner's last one as a whole, and expires by itself (docs/decisions/0035-jobs.md).
 

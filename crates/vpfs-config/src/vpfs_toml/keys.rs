@@ -3,6 +3,7 @@
 use vpfs_core::PolicyKind;
 
 pub(crate) use super::limit_keys::LIMITS;
+pub(crate) use super::owner_keys::OWNER;
 use crate::schema::tunables::{Kind, Section, Tunable};
 
 /// The directory of the sockets of processes.
@@ -513,23 +514,6 @@ pub(crate) const APP: Section = Section {
         Tunable::new("uids", IDS, "The users it runs as, as stated by clients.").absent_means("not checked"),
         Tunable::new("gids", IDS, "Groups, one of which the user must be in, as stated by clients.")
             .absent_means("not checked"),
-    ],
-};
-
-pub(crate) const OWNER: Section = Section {
-    name: "owner",
-    header: "[[owner]]",
-    doc: "Who may push applications to a running proxy ([jobs of Slurm](guide/slurm.md), `vpfs app`). Root and the proxy's \
-          own user always may, at its socket; everybody else, and all who come by TCP, must be listed here. An owner \
-          changes nothing but its own sets. Rules of `[[app]]` go before pushed ones.",
-    keys: &[
-        Tunable::new("name", NAME, "What its sets are called: this name, or this name, a dot and a part of their own."),
-        Tunable::new(
-            "token",
-            FILE,
-            "A secret of at least 16 characters that it must send. The file is read for each request. Nobody else may \
-             read it: who has it decides about shares.",
-        ),
     ],
 };
 

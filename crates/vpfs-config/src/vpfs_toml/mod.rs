@@ -20,6 +20,7 @@ pub(crate) mod manual;
 pub(crate) mod metrics;
 pub(crate) mod network;
 mod overlaps;
+mod owner_keys;
 pub(crate) mod owners;
 pub(crate) mod peers;
 mod profile;
