@@ -20,6 +20,7 @@ pub(crate) mod reproduce;
 mod rows;
 pub(crate) mod serve;
 pub(crate) mod sim;
+pub(crate) mod slurm;
 mod successor;
 mod systemd;
 pub(crate) mod top;

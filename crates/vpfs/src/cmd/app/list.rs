@@ -91,12 +91,6 @@ fn text(told: &[PushedSets]) -> String {
 }
 
 fn row(set: &str, name: &str, Seen { app, left_seconds, at }: &Seen<'_>, told: &[PushedSets]) -> [String; 9] {
-    let id = |id: &IdText| match id {
-        IdText::One(id) => id.to_string(),
-        IdText::Range(range) => range.clone(),
-    };
-    let groups = app.gids.iter().map(|gid| format!("group {}", id(gid)));
-    let users: Vec<String> = app.uids.iter().map(id).chain(groups).collect();
     let servers: Vec<&str> = at.iter().flat_map(|place| told[*place].servers.iter().map(String::as_str)).collect();
     [
         set.to_owned(),
@@ -105,15 +99,25 @@ fn row(set: &str, name: &str, Seen { app, left_seconds, at }: &Seen<'_>, told: &
         app.weight.unwrap_or(1).to_string(),
         app.cap.clone().unwrap_or_default(),
         some(&app.clients),
-        some(&users),
+        some(&users(app)),
         roughly(Duration::try_from_secs_f64(*left_seconds).unwrap_or_default()),
         if at.len() == told.len() { "all".to_owned() } else { format!("only {}", servers.join(", ")) },
     ]
     .map(|cell| plain(&cell))
 }
 
+/// Users, then groups.
+pub(in super::super) fn users(app: &AppText) -> Vec<String> {
+    let id = |id: &IdText| match id {
+        IdText::One(id) => id.to_string(),
+        IdText::Range(range) => range.clone(),
+    };
+    let groups = app.gids.iter().map(|gid| format!("group {}", id(gid)));
+    app.uids.iter().map(id).chain(groups).collect()
+}
+
 /// The first two, and how many more.
-fn some(all: &[String]) -> String {
+pub(in super::super) fn some(all: &[String]) -> String {
     let shown = all.iter().take(2).map(String::as_str).collect::<Vec<_>>().join(", ");
     match all.len().saturating_sub(2) {
         0 => shown,

@@ -15,11 +15,13 @@ use super::runtime;
 use crate::exit::Exit;
 use crate::print::print;
 
+pub(super) use list::{some, users};
+
 /// Give clients a share for some time, without a change of the configuration
 ///
 /// Proxies hold such applications until their time is over, also over restarts and upgrades. Rules of [[app]] in the
-/// configuration go first. Root may change them on the proxies' own hosts; everybody else, and --remote, needs the token
-/// of an [[owner]].
+/// configuration go first. Root may change them on the proxies' own hosts; everybody else, and --remote, needs the
+/// token of an [[owner]].
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs app set ior --weight 4 --clients c0[12-15] --for 2h\n  \
@@ -78,7 +80,7 @@ impl Owner {
         let token = self.token.as_deref().map(read_token).transpose()?;
         let config = asking.config()?;
         let change = Change { name, json: json.map(Into::into), token };
-        let Changed { done, failed, .. } = runtime()?.block_on(asking.change(&config, &change))?;
+        let Changed { done, failed } = runtime()?.block_on(asking.change(&config, &change))?;
         failed.iter().for_each(|(server, silence)| eprintln!("vpfs: the proxy of {server} {silence}"));
         match failed.is_empty() {
             true => print(format_args!("done at {}", done.join(", "))),

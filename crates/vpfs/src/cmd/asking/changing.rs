@@ -22,57 +22,65 @@ pub(in super::super) struct Changed {
     pub(in super::super) done: Vec<String>,
     /// Why others have not.
     pub(in super::super) failed: BTreeMap<String, String>,
-    /// The largest version that a proxy has instead.
-    pub(in super::super) newer: Option<u64>,
 }
 
 /// Changes a set at the proxies of all servers at once: those of this host at their sockets, or with `remote` all at
 /// their ports. Each takes ten seconds at most.
 pub(in super::super) async fn change_all(config: &Config, remote: bool, to: &Change) -> Changed {
-    let mut asking: FuturesUnordered<_> =
-        config
-            .servers()
-            .map(|(id, server)| async move {
-                (server.name.as_str(), change_one(config, remote, (id, &server.name), to).await)
-            })
-            .collect();
+    let mut asking: FuturesUnordered<_> = config
+        .servers()
+        .map(|(id, server)| async move { (server.name.as_str(), change_one(config, remote, id, to).await) })
+        .collect();
     let mut changed = Changed::default();
     while let Some((server, result)) = asking.next().await {
         match result {
             Ok(()) => changed.done.push(server.to_owned()),
             // Of several servers of one process, the first one has the socket.
-            Err((_, Silence::Absent)) => {}
-            Err((newer, silence)) => {
-                changed.newer = changed.newer.max(newer);
-                changed.failed.insert(server.to_owned(), silence.to_string());
-            }
+            Err(NotChanged { silence: Silence::Absent, .. }) => {}
+            Err(NotChanged { silence, .. }) => drop(changed.failed.insert(server.to_owned(), silence.to_string())),
         }
     }
     changed.done.sort();
     changed
 }
 
-async fn change_one(
+/// Why a proxy has not changed a set.
+#[derive(Debug)]
+pub(in super::super) struct NotChanged {
+    /// The version that it has instead.
+    pub(in super::super) newer: Option<u64>,
+    /// Its reason.
+    pub(in super::super) silence: Silence,
+}
+
+impl From<Silence> for NotChanged {
+    fn from(silence: Silence) -> Self {
+        Self { newer: None, silence }
+    }
+}
+
+/// Changes a set at the proxy of a server.
+pub(in super::super) async fn change_one(
     config: &Config,
     remote: bool,
-    (id, name): (ServerId, &str),
+    server: ServerId,
     to: &Change,
-) -> Result<(), (Option<u64>, Silence)> {
-    let (result, place) = match config.peers.as_ref().filter(|_| remote) {
-        None => (change(&socket::path(config.sockets(), name), to).await, None),
+) -> Result<(), NotChanged> {
+    let result = match config.peers.as_ref().filter(|_| remote) {
+        None => change(&socket::path(config.sockets(), &config.servers[server.index()].name), to).await,
         Some(peers) => {
-            let (host, port) = &peers.addresses[id.index()];
+            let (host, port) = &peers.addresses[server.index()];
             let place = format!("{host}:{port}");
-            let stream = connect_to_ask(peers, id).await.map_err(|error| (None, unreachable(&place, &error)))?;
-            (change_by(stream, to).await, Some(place))
+            let stream = connect_to_ask(peers, server).await.map_err(|error| unreachable(&place, &error))?;
+            match change_by(stream, to).await {
+                Err(Failure::Closed) => return Err(without_answer(&place).into()),
+                other => other,
+            }
         }
     };
     let newer = if let Err(Failure::Newer(version)) = result { Some(version) } else { None };
-    match (result, place) {
-        (Err(Failure::Closed), Some(place)) => Err((None, without_answer(&place))),
-        // Whether its applications were others before.
-        (result, _) => understood::<bool>(result).map(drop).map_err(|silence| (newer, silence)),
-    }
+    // The answer is whether its applications were others before.
+    understood::<bool>(result).map(drop).map_err(|silence| NotChanged { newer, silence })
 }
 
 impl Asking {

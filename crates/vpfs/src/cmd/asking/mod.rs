@@ -2,7 +2,7 @@
 
 pub(super) mod changing;
 mod history;
-mod silence;
+pub(super) mod silence;
 
 use std::path::PathBuf;
 

@@ -12,7 +12,7 @@ use vpfs_proxy::connect_to_ask;
 
 /// Why there is no report.
 #[derive(Debug)]
-pub(super) enum Silence {
+pub(in super::super) enum Silence {
     /// There is no socket.
     Absent,
     /// There is a socket, but nobody listens.
