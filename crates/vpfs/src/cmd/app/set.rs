@@ -56,6 +56,9 @@ pub(super) struct Set {
 
 impl Set {
     pub(super) fn run(&self) -> Result<(), Exit> {
+        if self.clients.is_empty() && self.uids.is_empty() && self.gids.is_empty() {
+            return Err(Exit::Usage("give --clients, --uid or --gid: nobody would belong to it".to_owned()));
+        }
         let ids = |texts: &[String]| texts.iter().map(|text| id(text)).collect();
         let app = AppText {
             name: self.name.clone(),
