@@ -270,8 +270,9 @@ impl<W> Node<W> {
         self.flows.is_idle(app)
     }
 
-    /// An application that is idle is gone for good: its number may be given to another one by [`Node::set_app`]. What
-    /// it got is no longer known; what the policy measured of it stays until it measures anew. O(applications).
+    /// An application that is idle is gone for good: its number may be given to another one by [`Node::set_app`], some
+    /// time later, as policies take one that returns after a moment for the same. What it got is no longer known.
+    /// O(applications).
     pub fn forget_app(&mut self, now: Time, app: AppId) {
         debug_assert!(self.is_idle_for(app), "an application with requests stays");
         self.flow_left(now, app);
