@@ -9,7 +9,7 @@ const KNOWN: [(&str, &str); 12] = [
     ("nfs", "nfs-ganesha, nfs-ganesha-vfs, rpcbind and libnfs-utils"),
     ("ip", "iproute2"),
     ("nft", "nftables"),
-    ("slurm", "slurm-client"),
+    ("slurm", "slurmctld, slurmd, slurm-client and munge"),
     ("clustershell", "clustershell"),
     ("prometheus", "prometheus"),
     ("chromium", "chromium"),

@@ -1,12 +1,15 @@
 //! What a daemon tells administrators: HTTP and JSON on a Unix [`socket`] of its own, and [`metrics`] for
 //! Prometheus, by TCP if the configuration says so (docs/decisions/0022-admin.md).
 //!
-//! It changes nothing in the daemon, and writes one file: the history (docs/decisions/0028-history.md). It asks for a
+//! It changes nothing in the daemon but pushed applications, for those who may (docs/decisions/0035-jobs.md), and
+//! writes one file: the history (docs/decisions/0028-history.md). It asks for a
 //! [`Status`](vpfs_proxy::Status), whose snapshots lock each gate once, and makes text of it in threads of its own,
 //! beside those that move data. How many ask at a time, how long they may take, and what they may send, is bounded
 //! here; so nobody who asks can slow storage down.
 #![forbid(unsafe_code)]
 
+mod access;
+mod answer;
 pub mod api;
 mod client;
 pub mod events;
@@ -15,14 +18,16 @@ pub mod metrics;
 mod page;
 mod routes;
 mod server;
+mod sets;
 mod slowness;
 pub mod socket;
 #[cfg(test)]
 mod testing;
 
-pub use client::{Failure, get, get_by};
+pub use client::{Change, Failure, change, change_by, get, get_by};
 pub use history::{HISTORY, keep as keep_history, route as route_of_history};
 pub use page::{PageKey, serve_page};
-pub use routes::{EVENTS, Kept, METRICS, PEERS, STATUS};
+pub use routes::{EVENTS, Kept, METRICS, PEERS, SETS, STATUS};
 pub use server::{MetricsAccess, get_here, serve_askers, serve_metrics, serve_socket};
+pub use sets::{PushedSet, PushedSets};
 pub use slowness::watch_storage;

@@ -10,8 +10,9 @@ use hyper::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, Header
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::net::TcpListener;
 
-use crate::routes::Answer;
-use crate::server::{Respond, accept, are_equal, response};
+use crate::access::{Caller, are_equal};
+use crate::answer::Answer;
+use crate::server::{Respond, accept, response};
 
 /// Nothing but the page itself: it has styles and pictures, no scripts, and asks nobody else.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
@@ -55,11 +56,11 @@ where
     F: Fn() -> String + Send + Sync + 'static,
 {
     let page = Page { key, every, html: Arc::new(html) };
-    accept(move |cx| listener.poll_accept(cx).map_ok(|(stream, _)| stream), page).await;
+    accept(move |cx| listener.poll_accept(cx).map_ok(|(stream, _)| (Caller::Unknown, stream)), page).await;
 }
 
 impl<F: Fn() -> String + Send + Sync + 'static> Respond for Page<F> {
-    async fn respond(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    async fn respond(&self, _: Caller, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let rest = self.key.rest(request.uri().path()).await;
         let (Some(rest @ ("" | "still")), &Method::GET) = (rest, request.method()) else {
             return response(Answer::refusal(

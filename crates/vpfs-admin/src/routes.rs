@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use hyper::{Method, StatusCode};
-use vpfs_proxy::Status;
+use vpfs_proxy::{Pushes, Status};
 
+use crate::answer::{Answer, json};
 use crate::events::Events;
 use crate::history::{self, HISTORY, Query};
+use crate::sets::PushedSets;
 use crate::{api, metrics};
 
 /// Processes and their peers, and what applications got: `vpfs peers`.
@@ -19,38 +21,25 @@ pub const METRICS: &str = "/metrics";
 /// What happened lately: `vpfs events`.
 pub const EVENTS: &str = "/v1/events";
 
+/// The applications that owners have pushed: `vpfs app ls`. A set of them is changed at its name below, with PUT and
+/// DELETE.
+pub const SETS: &str = "/v1/sets";
+
 /// How a refusal to tell the history begins.
 pub(crate) const NO_HISTORY: &str = "no history is kept";
 
 /// All that can be asked, with GET.
-pub(crate) const ROUTES: [&str; 5] = [PEERS, STATUS, EVENTS, METRICS, HISTORY];
+pub(crate) const ROUTES: [&str; 6] = [PEERS, STATUS, EVENTS, METRICS, HISTORY, SETS];
 
 /// What a process keeps besides its state.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Kept {
     /// The latest lines of its log.
     pub events: Events,
     /// The file of its history.
     pub history: Option<PathBuf>,
-}
-
-/// An answer without its headers' details.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
-    pub(crate) status: StatusCode,
-    pub(crate) content_type: &'static str,
-    pub(crate) body: String,
-}
-
-impl Answer {
-    fn ok(content_type: &'static str, body: String) -> Self {
-        Self { status: StatusCode::OK, content_type, body }
-    }
-
-    /// A refusal, with its reason for a person.
-    pub(crate) fn refusal(status: StatusCode, reason: &str) -> Self {
-        Self { status, content_type: "text/plain; charset=utf-8", body: format!("{reason}\n") }
-    }
+    /// Changes its pushed applications, for those who may.
+    pub pushes: Option<Pushes>,
 }
 
 /// Whether there is such a route among `routes`, before anything is done for it.
@@ -87,6 +76,7 @@ pub(crate) fn answer(question: &Question, status: Status, kept: &Kept) -> Answer
         }
         PEERS => json(&status.peers_report()),
         EVENTS => json(&kept.events.report(names(&status))),
+        SETS => json(&PushedSets::of(names(&status), kept.pushes.as_ref())),
         HISTORY => history(query, &status, kept.history.as_deref()),
         _ => json(&api::Status::from(&status)),
     }
@@ -109,11 +99,6 @@ fn history(query: &str, status: &Status, kept: Option<&Path>) -> Answer {
 
 fn names(status: &Status) -> Vec<String> {
     status.servers.iter().map(|server| server.name.clone()).collect()
-}
-
-fn json(value: &impl serde::Serialize) -> Answer {
-    let body = serde_json::to_string(value).expect("these types have text for keys, and nothing else fails");
-    Answer::ok("application/json", body)
 }
 
 #[cfg(test)]
@@ -168,13 +153,17 @@ mod tests {
         let openapi = openapi();
         let paths = openapi["paths"].as_object().unwrap();
         let mut described: Vec<&str> = paths.keys().map(String::as_str).collect();
-        let mut routes = ROUTES;
+        let mut routes = [&ROUTES[..], &["/v1/sets/{set}"]].concat();
         described.sort_unstable();
         routes.sort_unstable();
         assert_eq!(described, routes);
         let folder = tempfile::tempdir().unwrap();
-        let kept = Kept { events: testing::events(), history: Some(kept(&folder)) };
+        let kept = Kept { events: testing::events(), history: Some(kept(&folder)), pushes: None };
         for (path, methods) in paths {
+            if path == "/v1/sets/{set}" {
+                assert_eq!(methods.as_object().unwrap().keys().collect::<Vec<_>>(), ["delete", "put"]);
+                continue;
+            }
             assert_eq!(methods.as_object().unwrap().keys().collect::<Vec<_>>(), ["get"]);
             let contents = methods["get"]["responses"]["200"]["content"].as_object().unwrap();
             for (accept, content) in contents {

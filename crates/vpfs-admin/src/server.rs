@@ -15,13 +15,15 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use ring::hmac;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use vpfs_proxy::{Askers, Observer};
 
-use crate::routes::{self, Answer, Kept, METRICS, Question, ROUTES};
+use crate::access::{Caller, is_token};
+use crate::answer::Answer;
+use crate::routes::{self, Kept, METRICS, Question, ROUTES, SETS};
+use crate::sets;
 
 /// Who connects beyond this waits. It bounds the memory of answers, too: one has up to 100 KiB for each server, and
 /// 20 KiB for each application there.
@@ -45,7 +47,8 @@ pub enum MetricsAccess {
 
 /// What answers requests at one place.
 pub(crate) trait Respond: Send + Sync + 'static {
-    fn respond(&self, request: &Request<Incoming>) -> impl Future<Output = Response<Full<Bytes>>> + Send;
+    fn respond(&self, caller: Caller, request: Request<Incoming>)
+    -> impl Future<Output = Response<Full<Bytes>>> + Send;
 }
 
 /// A place at which a daemon tells what it knows.
@@ -59,32 +62,36 @@ struct Server {
 /// Serves all routes at a [socket](crate::socket), for ever.
 pub async fn serve_socket(listener: UnixListener, observer: Observer, kept: Kept) {
     let server = Server { observer, kept, routes: &ROUTES, access: MetricsAccess::Everybody };
-    accept(move |cx| listener.poll_accept(cx).map_ok(|(stream, _)| stream), server).await;
+    let caller = |stream: &UnixStream| stream.peer_cred().map_or(Caller::Unknown, |user| Caller::User(user.uid()));
+    let with_caller = move |(stream, _)| (caller(&stream), stream);
+    accept(move |cx| listener.poll_accept(cx).map_ok(with_caller), server).await;
 }
 
 /// Serves all routes to those who have the key or a certificate of `[peers]`, for ever.
 pub async fn serve_askers(mut askers: Askers, observer: Observer, kept: Kept) {
     let server = Server { observer, kept, routes: &ROUTES, access: MetricsAccess::Everybody };
-    accept(move |cx| askers.poll_next(cx).map(Ok), server).await;
+    accept(move |cx| askers.poll_next(cx).map(|stream| Ok((Caller::Unknown, stream))), server).await;
 }
 
 /// Serves nothing but metrics to the network, for ever.
 pub async fn serve_metrics(listener: TcpListener, access: MetricsAccess, observer: Observer) {
     let server = Server { observer, kept: Kept::default(), routes: &[METRICS], access };
-    accept(move |cx| listener.poll_accept(cx).map_ok(|(stream, _)| stream), server).await;
+    accept(move |cx| listener.poll_accept(cx).map_ok(|(stream, _)| (Caller::Unknown, stream)), server).await;
 }
 
-pub(crate) async fn accept<S>(mut next: impl FnMut(&mut Context<'_>) -> Poll<io::Result<S>>, server: impl Respond)
-where
+pub(crate) async fn accept<S>(
+    mut next: impl FnMut(&mut Context<'_>) -> Poll<io::Result<(Caller, S)>>,
+    server: impl Respond,
+) where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let (server, permits) = (Arc::new(server), Arc::new(Semaphore::new(CONNECTIONS)));
     while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
         match poll_fn(&mut next).await {
-            Ok(stream) => {
+            Ok((caller, stream)) => {
                 let server = Arc::clone(&server);
                 tokio::spawn(async move {
-                    converse(stream, &*server).await;
+                    converse(caller, stream, &*server).await;
                     drop(permit);
                 });
             }
@@ -94,8 +101,8 @@ where
     }
 }
 
-async fn converse<S: AsyncRead + AsyncWrite + Unpin>(stream: S, server: &impl Respond) {
-    let service = service_fn(async |request| Ok::<_, Infallible>(server.respond(&request).await));
+async fn converse<S: AsyncRead + AsyncWrite + Unpin>(caller: Caller, stream: S, server: &impl Respond) {
+    let service = service_fn(async |request| Ok::<_, Infallible>(server.respond(caller, request).await));
     let mut builder = http1::Builder::new();
     let connection = builder
         .keep_alive(false)
@@ -111,7 +118,13 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(stream: S, server: &impl Re
 }
 
 impl Respond for Server {
-    async fn respond(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    async fn respond(&self, caller: Caller, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        if let Some(pushes) = self.kept.pushes.as_ref().filter(|_| self.routes.contains(&SETS))
+            && let Some(name) = request.uri().path().strip_prefix(SETS).and_then(|rest| rest.strip_prefix('/'))
+        {
+            let name = name.to_owned();
+            return response(sets::change(pushes, caller, &name, request).await);
+        }
         let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let path = request.uri().path();
         let checked = match self.access.check(header(AUTHORIZATION)).await {
@@ -152,11 +165,8 @@ async fn answer(observer: &Observer, kept: &Kept, question: Question) -> Answer 
 impl MetricsAccess {
     async fn check(&self, authorization: &str) -> Result<(), Answer> {
         let Self::Token(path) = self else { return Ok(()) };
-        let expected = tokio::fs::read_to_string(path).await.unwrap_or_default();
-        let expected = expected.trim();
-        let presented = authorization.strip_prefix("Bearer ").unwrap_or_default();
         // A file that is missing or empty opens nothing.
-        if !expected.is_empty() && are_equal(presented, expected) {
+        if is_token(path, authorization, 1).await {
             return Ok(());
         }
         let reason = "send the text of the file metrics.token as \"Authorization: Bearer\"";
@@ -164,16 +174,10 @@ impl MetricsAccess {
     }
 }
 
-/// Compares without telling by the time taken how much is right.
-pub(crate) fn are_equal(one: &str, other: &str) -> bool {
-    let Ok(key) = hmac::Key::generate(hmac::HMAC_SHA256, &ring::rand::SystemRandom::new()) else { return false };
-    hmac::verify(&key, one.as_bytes(), hmac::sign(&key, other.as_bytes()).as_ref()).is_ok()
-}
-
-pub(crate) fn response(Answer { status, content_type, body }: Answer) -> Response<Full<Bytes>> {
+pub(crate) fn response(Answer { status, content_type, body, allow }: Answer) -> Response<Full<Bytes>> {
     let mut response = Response::builder().status(status).header(CONTENT_TYPE, content_type);
     response = match status {
-        StatusCode::METHOD_NOT_ALLOWED => response.header(ALLOW, "GET"),
+        StatusCode::METHOD_NOT_ALLOWED => response.header(ALLOW, allow),
         StatusCode::UNAUTHORIZED => response.header(WWW_AUTHENTICATE, "Bearer"),
         _ => response,
     };

@@ -22,9 +22,9 @@
 //! let identify = config.resolve(&|_name| vec![]);
 //! let mut apps = AppTable::new(&config);
 //!
-//! let id = apps.assign(identify.identify(None, [10, 1, 2, 3].into(), None, &[]));
+//! let (id, _) = apps.assign(identify.identify(None, [10, 1, 2, 3].into(), None, &[]));
 //! assert_eq!(apps.get(id).map(|app| app.name.as_str()), Some("climate"));
-//! let id = apps.assign(identify.identify(None, [10, 2, 2, 2].into(), None, &[]));
+//! let (id, _) = apps.assign(identify.identify(None, [10, 2, 2, 2].into(), None, &[]));
 //! assert_eq!(apps.get(id).map(|app| app.name.as_str()), Some("host:10.2.2.2"));
 //!
 //! let error = Config::parse("vpfs.toml", "[scheduler]\npolcy = 1").unwrap_err();
@@ -32,7 +32,9 @@
 //! # Ok::<(), vpfs_config::Problems>(())
 //! ```
 
+mod names;
 mod schema;
+pub mod sets;
 mod vpfs_toml;
 
 pub use schema::file::{FILE_LIMIT, read_bytes, read_text};
@@ -41,11 +43,10 @@ pub use schema::problem::{Problem, Problems};
 pub use schema::tables::{Table, read_file};
 pub use schema::{tunables, units};
 pub use vpfs_toml::accounts::Account;
-pub use vpfs_toml::app_table::{AppEntry, AppTable, Place};
+pub use vpfs_toml::app_entry::{AppEntry, Place};
+pub use vpfs_toml::app_table::AppTable;
 pub use vpfs_toml::apps::{App, Cap};
-pub use vpfs_toml::clients::{
-    AppIndex, Auto, AutoBy, AutoKey, AutoShare, HOSTS_LIMIT, Identify, Identity, Ids, Program, Rule, RunOf, RunWeight,
-};
+pub use vpfs_toml::clients::{AppIndex, Auto, AutoBy, AutoKey, AutoShare, Identify, Identity, RunOf};
 pub use vpfs_toml::config::{Change, Config, Diff};
 pub use vpfs_toml::host_list::{HostList, HostSet};
 pub use vpfs_toml::keys::{SECTIONS, SHARE};
@@ -53,8 +54,12 @@ pub use vpfs_toml::limits::{Limits, Log, LogFormat, LogLevel};
 pub use vpfs_toml::manual::config_manual;
 pub use vpfs_toml::metrics::Metrics;
 pub use vpfs_toml::network::{Address, Listener, Protocol, Server};
+pub use vpfs_toml::owners::Owner;
 pub use vpfs_toml::patterns::Patterns;
 pub use vpfs_toml::peers::{PeerSecurity, Peers};
+pub use vpfs_toml::program::{Program, RunWeight};
+pub use vpfs_toml::pushed::PushedApps;
+pub use vpfs_toml::rule::{HOSTS_LIMIT, Ids, Rule};
 pub use vpfs_toml::scheduler::SchedulerConfig;
 pub use vpfs_toml::shares::Share;
 pub use vpfs_toml::trust::Trust;

@@ -1,9 +1,11 @@
 //! Which application a client belongs to, which id it gets, and what stays when the file is read again.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
+use vpfs_config::sets::{AppText, Set, SetName, SetText, Sets};
 use vpfs_config::{Account, AppIndex, AppTable, AutoKey, Config, Identify, Identity, Place};
-use vpfs_core::AppId;
+use vpfs_core::{AppId, Time};
 
 const NETWORK: &str = "[[server]]\nname = \"s1\"\naddress = \"tcp://n1:3334\"\n[[listener]]\nport = 5334\n";
 
@@ -92,10 +94,10 @@ fn a_host_without_address_matches_no_rule() {
 fn ids_are_dense_and_bounded() {
     let mut table =
         AppTable::new(&config("[[app]]\nname = \"a\"\nuids = 0\n[apps]\nauto_limit = 2\nauto_weight = 3\n"));
-    let mut auto = |uid| table.assign(Identity::Auto(AutoKey::Uid(uid)));
+    let mut auto = |uid| table.assign(Identity::Auto(AutoKey::Uid(uid))).0;
     assert_eq!([auto(10), auto(11), auto(10), auto(12)], [AppId(2), AppId(3), AppId(2), AppId(1)]);
     assert!(table.is_full());
-    assert_eq!(table.assign(app(0)), AppId(0));
+    assert_eq!(table.assign(app(0)).0, AppId(0));
     let names: Vec<_> =
         table.iter().map(|(id, entry)| (id.0, entry.name.as_str(), entry.policy.weight.get())).collect();
     assert_eq!(names, [(0, "a", 1), (1, "other", 1), (2, "uid:10", 1), (3, "uid:11", 1)]);
@@ -110,8 +112,8 @@ fn ids_stay_with_their_names() {
         "[[app]]\nname = \"c\"\nuids = 2\n[[app]]\nname = \"b\"\nuids = 1\nweight = 5\n[apps]\nauto_weight = 2\n",
     );
     assert_eq!(table.reload(&newer), [AppId(1), AppId(3), AppId(4)]);
-    assert_eq!([table.assign(app(0)), table.assign(app(1)), table.assign(app(2))], [AppId(4), AppId(1), AppId(2)]);
-    assert_eq!(table.assign(Identity::Auto(AutoKey::Uid(9))), AppId(3));
+    assert_eq!([0, 1, 2].map(|index| table.assign(app(index)).0), [AppId(4), AppId(1), AppId(2)]);
+    assert_eq!(table.assign(Identity::Auto(AutoKey::Uid(9))).0, AppId(3));
     assert_eq!(table.get(AppId(1)).unwrap().policy.weight.get(), 5);
     assert_eq!(table.reload(&newer), []);
     assert_eq!(table.len(), 5);
@@ -189,10 +191,71 @@ fn users_and_groups_by_name_match_as_their_ids_do() {
     let who = config.resolve_with(&|_| Vec::new(), &id);
     let app = |uid: u32, gids: &[u32]| match who.identify(None, [10, 1, 2, 3].into(), Some(uid), gids) {
         Identity::App(index) => config.apps[index.0].name.clone(),
-        Identity::Auto(key) => key.to_string(),
+        other => format!("{other:?}"),
     };
     assert_eq!([app(7, &[]), app(3001, &[]), app(1, &[500]), app(1, &[1])], ["a", "a", "p", "other"]);
     let nobody = config.resolve(&|_| Vec::new());
     let identity = nobody.identify(None, [10, 1, 2, 3].into(), Some(3001), &[500]);
     assert_eq!(identity, Identity::App(config.default_app), "without an id a rule matches nobody");
+}
+
+fn sets(apps: &[(&str, u32, &str)]) -> Sets {
+    let app = |&(name, weight, host): &(&str, u32, &str)| AppText {
+        name: name.into(),
+        weight: Some(weight),
+        clients: vec![host.into()],
+        ..AppText::default()
+    };
+    let text = SetText { version: 1, ttl: "1min".into(), apps: apps.iter().map(app).collect() };
+    let (name, set) = (SetName::parse("slurm").expect("a name"), Set::check(text).expect("a set"));
+    let mut sets = Sets::default();
+    sets.put(Time::ZERO, name, set).expect("there is room");
+    sets
+}
+
+/// The administrator's rules go first, then pushed applications, then automatic ones.
+#[test]
+fn pushed_applications_come_after_those_of_the_file() {
+    let config = config("[[app]]\nname = \"login\"\nclients = \"10.0.0.1\"\n");
+    let pushed = sets(&[("1", 4, "10.0.0.1"), ("2", 2, "10.0.0.2")]).apps();
+    let identify = config.resolve(&|_| Vec::new()).with(pushed.clone());
+    let mut table = AppTable::new(&config);
+    assert_eq!(table.push(Time::ZERO, pushed), [], "nobody is here yet");
+    let name = |host: &str| {
+        let (id, _) = table.assign(identify.identify(None, ip(host), None, &[]));
+        table.get(id).unwrap().name.clone()
+    };
+    assert_eq!(["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(name), ["login", "slurm:2", "host:10.0.0.3"]);
+}
+
+/// Only those that have clients here cost anything, and only for what changes.
+#[test]
+fn pushed_applications_keep_their_ids_until_they_are_gone() {
+    let config = config("");
+    let mut table = AppTable::new(&config);
+    let push = |table: &mut AppTable, apps: &[(&str, u32, &str)]| {
+        let pushed = sets(apps).apps();
+        let changed = table.push(Time::ZERO, pushed.clone());
+        (config.resolve(&|_| Vec::new()).with(pushed), changed)
+    };
+    let assign = |table: &mut AppTable, identify: &Identify, host: &str| {
+        table.assign(identify.identify(None, ip(host), None, &[]))
+    };
+    let (identify, _) = push(&mut table, &[("1", 4, "10.0.0.1"), ("2", 2, "10.0.0.2")]);
+    let (first, is_new) = assign(&mut table, &identify, "10.0.0.1");
+    assert!(is_new && !assign(&mut table, &identify, "10.0.0.1").1);
+    let (identify, changed) = push(&mut table, &[("3", 1, "10.0.0.3"), ("1", 5, "10.0.0.1"), ("2", 9, "10.0.0.2")]);
+    assert_eq!(changed, [first], "a weight");
+    assert_eq!(table.get(first).unwrap().policy.weight.get(), 5);
+    let (second, _) = assign(&mut table, &identify, "10.0.0.2");
+    let (identify, changed) = push(&mut table, &[("2", 9, "10.0.0.2"), ("4", 1, "10.0.0.4")]);
+    assert_eq!((changed, table.retired(Time::ZERO, Duration::ZERO)), (vec![], vec![first]));
+    let (returned, _) = push(&mut table, &[("2", 9, "10.0.0.2"), ("4", 1, "10.0.0.4"), ("1", 5, "10.0.0.1")]);
+    assert_eq!(assign(&mut table, &returned, "10.0.0.1"), (first, true), "it continues where it was");
+    push(&mut table, &[("2", 9, "10.0.0.2"), ("4", 1, "10.0.0.4")]);
+    let size = table.len();
+    table.recycle(first);
+    assert_eq!(assign(&mut table, &identify, "10.0.0.4"), (first, true), "its id is free");
+    assert_eq!((table.find("slurm:4"), table.find("slurm:2")), (Some(first), Some(second)));
+    assert_eq!((table.len(), table.retired(Time::ZERO, Duration::ZERO).len()), (size, 0));
 }

@@ -87,6 +87,13 @@ pub struct WaitedFor {
 impl WaitedFor {
     const MAX: usize = 8;
 
+    /// The time behind an application counts for those without a name.
+    fn forget(&mut self, app: AppId) {
+        if let Some(index) = self.apps.iter().position(|(known, _)| *known == app) {
+            self.others += self.apps.swap_remove(index).1;
+        }
+    }
+
     fn add(&mut self, app: AppId, time: Duration) {
         if let Some((_, sum)) = self.apps.iter_mut().find(|(known, _)| *known == app) {
             return *sum += time;
@@ -202,6 +209,19 @@ impl Accounts {
 
     pub(crate) fn is_exempt(&self, app: AppId) -> bool {
         self.by_app.get(app.index()).and_then(Option::as_ref).is_some_and(|account| account.policy.exempt)
+    }
+
+    /// An application without requests is gone for good: its number may become another one's. O(applications).
+    pub(crate) fn forget(&mut self, app: AppId) {
+        self.parts.forget(app);
+        if let Some(account) = self.by_app.get_mut(app.index()) {
+            *account = None;
+        }
+        for account in self.by_app.iter_mut().flatten() {
+            account.behind.forget(app);
+            account.behind_in_storage.forget(app);
+            account.last_wait = account.last_wait.filter(|wait| wait.behind != Some(app));
+        }
     }
 
     pub(crate) fn on_enqueue(&mut self, now: Time, app: AppId, op: OpKind) {

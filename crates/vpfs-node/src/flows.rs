@@ -104,6 +104,11 @@ impl Flows {
         }
     }
 
+    /// Whether it has no request queued or dispatched.
+    pub(crate) fn is_idle(&self, app: AppId) -> bool {
+        self.flows.get(app.index()).is_none_or(|flow| flow.pending == 0)
+    }
+
     /// The next application that has had no request for a long time, if a check is due by `now`.
     pub(crate) fn poll_left(&mut self, now: Time) -> Option<AppId> {
         while let Some(&(at, app)) = self.looks.first().filter(|(at, _)| *at <= now) {

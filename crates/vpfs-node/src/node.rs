@@ -317,6 +317,20 @@ impl<W> Node<W> {
         }
     }
 
+    /// Whether an application has no request queued or dispatched.
+    pub fn is_idle_for(&self, app: AppId) -> bool {
+        self.flows.is_idle(app)
+    }
+
+    /// An application that is idle is gone for good: its number may be given to another one by [`Node::set_app`], some
+    /// time later, as policies take one that returns after a moment for the same. What it got is no longer known.
+    /// O(applications).
+    pub fn forget_app(&mut self, now: Time, app: AppId) {
+        debug_assert!(self.is_idle_for(app), "an application with requests stays");
+        self.flow_left(now, app);
+        self.accounts.forget(app);
+    }
+
     /// The server revealed the size of a file's part on it.
     pub fn learn_size(&mut self, file: vpfs_core::FileKey, size: u64) {
         self.costs.learn_size(file, size);

@@ -127,6 +127,12 @@ impl PartsOfTime {
         }
     }
 
+    /// What an application that is not present was due and got no longer counts.
+    pub(crate) fn forget(&mut self, app: AppId) {
+        let found = self.app(app);
+        (found.due, found.got) = (0, 0);
+    }
+
     pub(crate) fn on_enqueue(&mut self, now: Time, app: AppId) {
         let found = self.app(app);
         found.present += 1;

@@ -122,6 +122,30 @@ fn nobody_waits_for_who_has_left() {
     assert_eq!((waited.behind, waited.time), (Some(LARGE), 8 * MS));
 }
 
+/// A job has ended, and another one gets its number.
+#[test]
+fn nothing_is_left_of_an_application_that_is_forgotten() {
+    let mut storage = Storage::new(PolicyKind::SfqD, Depth::ONE);
+    let key = storage.enqueue(LARGE);
+    let small = storage.enqueue(SMALL);
+    assert!(!storage.node.is_idle_for(LARGE));
+    storage.now = storage.now + 9 * MS;
+    for key in [key, small] {
+        storage.node.complete(storage.now, key, &Served::new(OpKind::Write, storage.now, storage.now));
+        storage.node.drain(storage.now, &mut storage.dispatched);
+    }
+    assert_eq!(behind(&storage.account(SMALL).behind, LARGE), 9 * MS);
+    assert!(storage.node.is_idle_for(LARGE));
+    storage.node.forget_app(storage.now, LARGE);
+    assert_eq!(storage.node.snapshot(storage.now).apps.len(), 1);
+    let small = storage.account(SMALL);
+    assert_eq!((behind(&small.behind, LARGE), small.behind.others), (Duration::ZERO, 9 * MS), "no time is lost");
+    storage.dispatched.0.clear();
+    storage.enqueue(LARGE);
+    storage.serve();
+    assert_eq!(storage.account(LARGE).write.requests, 1);
+}
+
 /// Under `fifo`, all wait inside the storage: a small request there for sixteen large ones, and a large one for fifteen
 /// others and a small one.
 #[test]

@@ -19,7 +19,7 @@ use crate::check;
 use crate::clock::Clock;
 use crate::connection_permits::ConnectionPermits;
 use crate::descriptors;
-use crate::follower::Follower;
+use crate::follower::{Current, Follower};
 use crate::gate::{Gate, deliver};
 use crate::handover::{self, Connections, Inheritance, Offer};
 use crate::keeper::Keeper;
@@ -28,6 +28,8 @@ use crate::names::{Environment, Names};
 use crate::observer::{self, Observer};
 use crate::outbox::Outbox;
 use crate::peers::{Askers, Peers, PeersError, Prepared};
+use crate::pushes::Pushes;
+use crate::sets_file::SetsFile;
 use crate::shared::{Rules, Shared, Stage};
 use crate::sites::{Entrance, Sites};
 use crate::start_error::StartError;
@@ -120,7 +122,10 @@ impl Daemon {
         let kept = names.to_keep();
         timers.spawn(names.clone().run());
         let until = Instant::now() + LISTEN_PATIENCE;
-        let apps = AppTable::new(&config);
+        let sets_file = SetsFile::new(environment.state.clone(), first);
+        let sets = sets_file.read(clock.now(), inheritance.as_deref());
+        let (mut apps, pushed) = (AppTable::new(&config), sets.apps());
+        apps.push(clock.now(), Arc::clone(&pushed));
         let (mut outbox, incoming) = Outbox::between(servers);
         let prepared = Prepared::new(&config, servers, &clock, (&names, until), inheritance.as_deref_mut()).await?;
         let prepared = prepared.map(|prepared| (prepared, outbox.open_remote()));
@@ -138,10 +143,13 @@ impl Daemon {
         let accounts = Accounts::new(account_id);
         accounts.want(&config);
         timers.spawn(accounts.clone().run());
-        let rules = Rules::new(&config, &|name| names.known(name), &|account| accounts.known(account));
+        let known = |name: &str| names.known(name);
+        let rules = Rules::new(&config, Arc::clone(&pushed), &known, &|account| accounts.known(account));
         let shared = Arc::new(Shared::new(clock.clone(), gates, rules, apps));
-        let follower = Follower::new((names, accounts), Arc::clone(&shared), servers.to_vec(), Arc::clone(&config));
+        let current = Current::new(Arc::clone(&config), sets, pushed);
+        let follower = Follower::new((names, accounts), Arc::clone(&shared), servers.to_vec(), sets_file, current);
         let follower = Arc::new(follower);
+        timers.spawn(Arc::clone(&follower).run_sets());
         timers.spawn(Arc::clone(&follower).run(environment.state.clone(), kept));
         let keeper = Keeper::new(Arc::clone(&shared), environment.state.clone(), &config);
         timers.spawn(keeper.clone().run());
@@ -245,8 +253,8 @@ impl Daemon {
         if let Some(peers) = &self.peers {
             listeners.extend(peers.sockets()?);
         }
-        let learned = self.keeper.contents();
-        tokio::task::spawn_blocking(move || handover::offer(successor, &listeners, learned))
+        let (learned, sets) = (self.keeper.contents(), self.follower.sets_json());
+        tokio::task::spawn_blocking(move || handover::offer(successor, &listeners, learned, &sets))
             .await
             .map_err(io::Error::other)?
     }
@@ -305,6 +313,11 @@ impl Daemon {
             names: self.config.servers.iter().map(|server| server.name.clone()).collect(),
             peers: self.peers.as_ref().map(Peers::states),
         }
+    }
+
+    /// Changes the pushed applications of this daemon from outside.
+    pub fn pushes(&self) -> Pushes {
+        Pushes(Arc::clone(&self.follower))
     }
 
     fn snapshots(&self) -> Vec<Snapshot> {

@@ -55,7 +55,9 @@ impl EventLog {
         if apps.len() <= app.index() {
             apps.resize_with(app.index() + 1, App::default);
         }
-        apps[app.index()].name.clone_from(&entry.name);
+        if apps[app.index()].name != entry.name {
+            apps[app.index()] = App { name: entry.name.clone(), ..App::default() };
+        }
     }
 
     /// Something happened in the node.

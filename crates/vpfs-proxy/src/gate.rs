@@ -206,6 +206,16 @@ impl Gate {
         });
     }
 
+    /// Whether an application has no request here.
+    pub(crate) fn is_idle_for(&self, app: AppId) -> bool {
+        self.lock().node.is_idle_for(app)
+    }
+
+    /// An application that is idle is gone for good.
+    pub(crate) fn forget_app(&self, app: AppId) {
+        self.with(|state, now| state.node.forget_app(now, app));
+    }
+
     /// Takes a message from another gate.
     pub(crate) fn receive(&self, from: ServerId, message: &Message) {
         if let Err(error) = self.with(|state, now| state.node.handle_message(now, from, message)) {

@@ -34,8 +34,10 @@ mod observer;
 mod outbox;
 mod patience;
 mod peers;
+mod pushes;
 mod read_buffers;
 mod requests;
+mod sets_file;
 mod shared;
 #[cfg(test)]
 mod simulation;
@@ -55,6 +57,7 @@ pub use names::{Environment, Resolver, check_names};
 pub use observer::{AppStatus, Observer, ServerStatus, Status};
 pub use peers::{AppReport, KeyError, PeerReport, PeersError, PeersReport, TrafficReport};
 pub use peers::{Askers, Stream, connect_to_ask};
+pub use pushes::Pushes;
 pub use start_error::StartError;
 pub use state_dir::StateDir;
 pub use turns::{Turn, Turns, Waiting, Work};

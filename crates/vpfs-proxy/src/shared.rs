@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
-use vpfs_config::{Account, AppIndex, AppTable, Config, HostSet, Identify, Identity, Program};
+use vpfs_config::{Account, AppIndex, AppTable, Config, HostSet, Identify, Identity, Program, PushedApps};
 use vpfs_core::AppId;
 use vpfs_session::{Requester, User};
 
@@ -69,15 +70,16 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// The rules of a configuration; `known` has the addresses of each host name, or none, and `accounts` the id of
-    /// each user and group.
+    /// The rules of a configuration and of pushed applications; `known` has the addresses of each host name, or none,
+    /// and `accounts` the id of each user and group.
     pub(crate) fn new(
         config: &Config,
+        pushed: Arc<PushedApps>,
         known: &dyn Fn(&str) -> Vec<IpAddr>,
         accounts: &dyn Fn(&Account) -> Option<u32>,
     ) -> Self {
         Self {
-            identify: config.resolve_with(known, accounts),
+            identify: config.resolve_with(known, accounts).with(pushed),
             listeners: config.listeners.iter().map(|listener| listener.app).collect(),
             servers: config.resolve_servers(known),
             may_manage: config.trust.may_manage,
@@ -88,7 +90,7 @@ impl Rules {
     /// The rules of a configuration without host names.
     #[cfg(test)]
     pub(crate) fn resolved(config: &Config) -> Self {
-        Self::new(config, &|_| Vec::new(), &|_| None)
+        Self::new(config, Arc::default(), &|_| Vec::new(), &|_| None)
     }
 
     /// Who connects from this address.
@@ -149,6 +151,18 @@ impl Shared {
         self.memory.set_limits(rules.limits.memory, rules.limits.host_memory, &self.hosts.all());
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
         self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// Forgets pushed applications that have been gone for the time of `rest`, as far as they have no requests, so that
+    /// others can have their ids.
+    pub(crate) fn recycle(&self, rest: Duration) {
+        let mut apps = self.apps();
+        for app in apps.retired(self.clock.now(), rest) {
+            if self.gates.iter().all(|gate| gate.is_idle_for(app)) {
+                self.gates.iter().for_each(|gate| gate.forget_app(app));
+                apps.recycle(app);
+            }
+        }
     }
 
     pub(crate) fn apps(&self) -> MutexGuard<'_, AppTable> {
@@ -242,9 +256,8 @@ impl Shared {
     fn find(&self, client: &dyn std::fmt::Display, identify: impl FnOnce(&Rules) -> Identity) -> AppId {
         // The rules are read under this lock, so that both belong to the same configuration.
         let mut apps = self.apps();
-        let before = apps.len();
-        let app = apps.assign(identify(&self.rules()));
-        let entry = if apps.len() > before { apps.get(app).cloned() } else { None };
+        let (app, is_new) = apps.assign(identify(&self.rules()));
+        let entry = if is_new { apps.get(app).cloned() } else { None };
         if let Some(entry) = &entry {
             for gate in &self.gates {
                 gate.set_app(app, entry);
@@ -255,5 +268,63 @@ impl Shared {
             tracing::info!(app = %entry.name, weight = entry.policy.weight.get(), %client, "new application");
         }
         app
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vpfs_config::sets::{AppText, Set, SetName, SetText, Sets};
+    use vpfs_core::{Objects, OpKind};
+    use vpfs_session::{OpId, Submission};
+
+    use super::*;
+    use crate::mailbox::Mailbox;
+
+    fn push(shared: &Shared, config: &Config, job: u32) {
+        let host = format!("10.0.{}.{}", job / 250, job % 250);
+        let app = AppText { name: job.to_string(), clients: vec![host], ..AppText::default() };
+        let set = Set::check(SetText { version: 1, ttl: "1h".into(), apps: vec![app] }).unwrap();
+        let mut sets = Sets::default();
+        sets.put(shared.clock.now(), SetName::parse("slurm").unwrap(), set).unwrap();
+        let pushed = sets.apps();
+        let rules = Rules::new(config, Arc::clone(&pushed), &|_| Vec::new());
+        shared.replace(rules, |apps, _| drop(apps.push(shared.clock.now(), pushed)));
+    }
+
+    /// Each job has an id, and a cluster runs thousands each day.
+    #[tokio::test(start_paused = true)]
+    async fn jobs_without_number_take_no_memory_without_bound() {
+        let text = "[[server]]\nname = \"s\"\naddress = \"tcp://127.0.0.1:3334\"\n[[listener]]\nport = 5334\n";
+        let config = Config::parse("test", text).unwrap();
+        let (apps, clock) = (AppTable::new(&config), Clock::start());
+        let gate = Arc::new(Gate::alone(clock.clone(), &config, &apps));
+        let shared = Shared::new(clock, vec![gate], Rules::resolved(&config), apps);
+        let rest = Duration::from_secs(60);
+        push(&shared, &config, 0);
+        let busy = shared.assign(0, [10, 0, 0, 0].into(), None);
+        let mailbox = Arc::new(Mailbox::default());
+        let submission = Submission {
+            kind: OpKind::Metadata,
+            cost: vpfs_core::Bytes::ZERO,
+            objects: Objects::ONE,
+            position: None,
+            elsewhere: None,
+            piece: None,
+            user: None,
+        };
+        let request = shared.gates[0].enqueue(&mailbox, OpId { index: 0, serial: 0 }, busy, &submission);
+        for job in 1..1000 {
+            push(&shared, &config, job);
+            let host = [10, 0, u8::try_from(job / 250).unwrap(), u8::try_from(job % 250).unwrap()];
+            let app = shared.assign(0, host.into(), None);
+            assert_eq!(shared.apps().get(app).unwrap().name, format!("slurm:{job}"));
+            assert_ne!(app, busy, "it has a request that has not ended");
+            tokio::time::advance(Duration::from_secs(20)).await;
+            shared.recycle(rest);
+        }
+        assert!(shared.apps().len() < 10, "{}", shared.apps().len());
+        shared.gates[0].cancel(request);
+        shared.recycle(rest);
+        assert!(!shared.apps().retired(shared.clock.now(), rest).contains(&busy));
     }
 }

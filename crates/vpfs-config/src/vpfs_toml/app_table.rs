@@ -1,34 +1,16 @@
-//! Numbers applications for the schedulers: first those of the file, then the automatic ones.
+//! Numbers applications for the schedulers: first those of the file, then automatic and pushed ones.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
 
-use vpfs_core::{AppId, AppPolicy, Weight};
+use vpfs_core::{AppId, AppPolicy, Time, Weight};
 
+use super::app_entry::{AppEntry, Place};
 use super::apps::App;
 use super::clients::{Auto, AutoKey, Identity};
 use super::config::Config;
-
-/// An application with an id.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AppEntry {
-    /// The name in logs and in `vpfs peers`; automatic ones are `host:10.1.2.3` or `uid:1000`.
-    pub name: String,
-    /// No table of the file has it.
-    pub is_automatic: bool,
-    /// The share that it is in; `None` at the top.
-    pub share: Option<Place>,
-    /// The rest of what its table says; the number of its share and its order follow from names.
-    pub policy: AppPolicy,
-}
-
-/// A share that an application is in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Names separated by `/`.
-    pub path: String,
-    /// The weight of the share, unless it has a table of its own.
-    pub weight: Weight,
-}
+use super::pushed::PushedApps;
 
 /// Gives every application an [`AppId`] that it keeps until the process ends.
 ///
@@ -37,6 +19,10 @@ pub struct Place {
 /// under it, and gets it back if it returns. The number of automatic applications is limited by `auto_limit`; clients
 /// beyond it get the default application. All together, those of a network, or none of them
 /// are in a share.
+///
+/// Pushed applications get an id when their first client appears, and lose it some time after they are gone: jobs come
+/// and go without number, and schedulers hold something for each id. [`AppTable::retired`] tells which ids nobody
+/// gets any more, and [`AppTable::recycle`] frees one for the next pushed application.
 #[derive(Clone, Debug)]
 pub struct AppTable {
     entries: Vec<AppEntry>,
@@ -44,6 +30,13 @@ pub struct AppTable {
     /// Ids of the current file's applications, by position.
     configured: Vec<AppId>,
     auto: HashMap<AutoKey, AppId>,
+    pushed: Arc<PushedApps>,
+    /// Those pushed ones that have an id, by name.
+    pushed_ids: HashMap<String, AppId>,
+    /// Ids of pushed applications that are gone, in the order in which they went, ...
+    retired: VecDeque<(AppId, Time)>,
+    /// ... and those that may be given to others.
+    free: Vec<AppId>,
     rule: Auto,
     default: AppId,
 }
@@ -56,6 +49,10 @@ impl AppTable {
             by_name: HashMap::new(),
             configured: Vec::new(),
             auto: HashMap::new(),
+            pushed: Arc::default(),
+            pushed_ids: HashMap::new(),
+            retired: VecDeque::new(),
+            free: Vec::new(),
             rule: config.auto,
             default: AppId(0),
         };
@@ -83,7 +80,7 @@ impl AppTable {
     }
 
     fn configure(&mut self, app: &App, changed: &mut Vec<AppId>) -> AppId {
-        let share = app.share.clone().map(|path| Place { path, weight: Weight::ONE });
+        let share = app.share.clone().map(Place::at);
         let entry = AppEntry { name: app.name.clone(), is_automatic: false, share, policy: app.policy() };
         match self.by_name.get(&app.name) {
             Some(&id) => {
@@ -91,7 +88,7 @@ impl AppTable {
                 id
             }
             None => {
-                let id = self.push(entry);
+                let id = self.add(entry);
                 self.by_name.insert(app.name.clone(), id);
                 changed.push(id);
                 id
@@ -99,23 +96,75 @@ impl AppTable {
         }
     }
 
-    /// The id for a result of [`crate::Identify::identify`]; a new automatic application gets the next free id.
-    ///
-    /// O(1). The caller sets the weight of an id it has not seen before.
-    pub fn assign(&mut self, identity: Identity) -> AppId {
+    /// Switches to other pushed applications. Returns the ids whose application changed; those that have no client here
+    /// have no id. O(ids of pushed applications).
+    pub fn push(&mut self, now: Time, pushed: Arc<PushedApps>) -> Vec<AppId> {
+        self.pushed = pushed;
+        let mut changed = Vec::new();
+        let mut known: Vec<_> = std::mem::take(&mut self.pushed_ids).into_iter().collect();
+        known.sort_unstable_by_key(|(_, id)| *id);
+        for (name, id) in known {
+            match self.pushed.named(&name).cloned() {
+                Some(entry) => {
+                    changed.extend(self.replace(id, entry));
+                    self.pushed_ids.insert(name, id);
+                }
+                None => self.retired.push_back((id, now)),
+            }
+        }
+        changed
+    }
+
+    /// Ids that nobody has got for the time of `rest`. Connections may still have requests under one.
+    pub fn retired(&self, now: Time, rest: Duration) -> Vec<AppId> {
+        self.retired.iter().take_while(|(_, since)| now.since(*since) >= rest).map(|(id, _)| *id).collect()
+    }
+
+    /// Nothing is left of a retired id: the next pushed application may have it.
+    pub fn recycle(&mut self, id: AppId) {
+        if let Some(index) = self.retired.iter().position(|(retired, _)| *retired == id) {
+            self.retired.remove(index);
+            self.free.push(id);
+        }
+    }
+
+    /// The id for a result of [`crate::Identify::identify`], and whether the caller has to tell its schedulers who that
+    /// is: a new automatic or pushed application. O(1).
+    pub fn assign(&mut self, identity: Identity) -> (AppId, bool) {
         match identity {
-            Identity::App(index) => self.configured.get(index.0).copied().unwrap_or(self.default),
+            Identity::App(index) => (self.configured.get(index.0).copied().unwrap_or(self.default), false),
+            Identity::Pushed(index) => self.assign_pushed(index),
             Identity::Auto(key) => match self.auto.get(&key) {
-                Some(&id) => id,
-                None if self.is_full() => self.default,
+                Some(&id) => (id, false),
+                None if self.is_full() => (self.default, false),
                 None => {
                     let entry = self.automatic(key);
-                    let id = self.push(entry);
+                    let id = self.add(entry);
                     self.auto.insert(key, id);
-                    id
+                    (id, true)
                 }
             },
         }
+    }
+
+    fn assign_pushed(&mut self, index: usize) -> (AppId, bool) {
+        let Some(entry) = self.pushed.get(index).cloned() else { return (self.default, false) };
+        if let Some(&id) = self.pushed_ids.get(&entry.name) {
+            return (id, false);
+        }
+        let name = entry.name.clone();
+        // A job that was requeued continues where it was.
+        let revived = self.retired.iter().position(|(id, _)| self.entries[id.index()].name == name);
+        let revived = revived.and_then(|index| self.retired.remove(index)).map(|(id, _)| id);
+        let id = match revived.or_else(|| self.free.pop()) {
+            Some(id) => {
+                self.entries[id.index()] = entry;
+                id
+            }
+            None => self.add(entry),
+        };
+        self.pushed_ids.insert(name, id);
+        (id, true)
     }
 
     fn automatic(&self, key: AutoKey) -> AppEntry {
@@ -133,7 +182,7 @@ impl AppTable {
     fn place_of_owner(&self, key: AutoKey, of_all: Option<Place>) -> Place {
         let owner = key.owner();
         match of_all {
-            Some(Place { path, .. }) => Place { path: format!("{path}/{owner}"), weight: Weight::ONE },
+            Some(Place { path, .. }) => Place::at(format!("{path}/{owner}")),
             None => Place { path: owner.to_string(), weight: self.rule.weight },
         }
     }
@@ -144,7 +193,7 @@ impl AppTable {
         (before != self.entries[id.index()]).then_some(id)
     }
 
-    fn push(&mut self, entry: AppEntry) -> AppId {
+    fn add(&mut self, entry: AppEntry) -> AppId {
         let id = AppId(u32::try_from(self.entries.len()).expect("bounded by the size of a file and the auto limit"));
         self.entries.push(entry);
         id
@@ -158,7 +207,7 @@ impl AppTable {
     /// The id of an application by name, including automatic ones.
     pub fn find(&self, name: &str) -> Option<AppId> {
         let auto = || self.iter().find(|(_, entry)| entry.name == name).map(|(id, _)| id);
-        self.by_name.get(name).copied().or_else(auto)
+        self.by_name.get(name).or_else(|| self.pushed_ids.get(name)).copied().or_else(auto)
     }
 
     /// All applications by id.

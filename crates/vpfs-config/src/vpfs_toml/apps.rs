@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use vpfs_core::{AppPolicy, Bytes, Minimum, PolicyKind, Scope, Target, Weight};
 
-use super::clients::{self, AppIndex, Auto, AutoBy, AutoShare, Rule};
+use super::clients::{AppIndex, Auto, AutoBy, AutoShare};
 use super::ignored;
 use super::keys::{APP, APPS};
+use super::rule::{self, Rule};
 use super::shares;
+use crate::names::{NAME_RULE, is_name};
 use crate::schema::problem::did_you_mean;
 use crate::schema::reader::Reader;
 use crate::schema::settings::{Setting, quoted};
@@ -68,11 +70,6 @@ impl Cap {
 /// The name of the default application if the file names none.
 const DEFAULT_APP: &str = "other";
 
-pub(crate) fn is_name(text: &str) -> bool {
-    let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-    (1..=64).contains(&text.len()) && text.bytes().all(legal)
-}
-
 /// The names of one kind of table, in the order of the file.
 pub(crate) struct Names {
     kind: &'static str,
@@ -90,8 +87,7 @@ impl Names {
     pub(crate) fn read(&mut self, reader: &Reader<'_>, key: &str) -> Option<String> {
         let found = reader.text(key)?;
         if !is_name(found.text) {
-            let rule = "use 1 to 64 letters, digits, \"-\", \"_\" and \".\"";
-            reader.refuse(key, format!("{} is not a name; {rule}", quote(found.text)));
+            reader.refuse(key, format!("{} is not a name; {NAME_RULE}", quote(found.text)));
             return None;
         }
         if let Some((_, line)) = self.known.get(found.text) {
@@ -163,7 +159,7 @@ pub(crate) fn read(
             target: read_target(&reader),
             latency: reader.number("latency").map(Duration::from_nanos),
             exempt: read_exempt(&reader),
-            rule: clients::read_rule(&reader, are_mounts, hosts_left),
+            rule: rule::read_rule(&reader, are_mounts, hosts_left),
         };
         // Positions of names and applications must agree; for the one left out, a problem has been reported.
         list.extend(name.map(|_| app));

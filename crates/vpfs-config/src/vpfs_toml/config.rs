@@ -19,8 +19,10 @@ use super::limits::{self, Limits, Log};
 use super::metrics::{self, Metrics};
 use super::network::{self, Address, Addresses, Listener, Server};
 use super::overlaps;
+use super::owners::{self, Owner};
 use super::peers::{self, Peers};
 use super::profile::Files;
+use super::rule;
 use super::scheduler::{self, SchedulerConfig};
 use super::shares::{self, AUTO, Share};
 use super::trust::{self, Trust};
@@ -47,6 +49,8 @@ pub struct Config {
     pub default_app: AppIndex,
     /// Applications created for clients that no rule matches.
     pub auto: Auto,
+    /// Who may push applications.
+    pub owners: Vec<Owner>,
     /// How proxies of different processes tell each other what they served; `None`: they do not.
     pub peers: Option<Peers>,
     /// Where metrics are served by TCP; `None`: nowhere.
@@ -75,6 +79,7 @@ impl Config {
         let folder = path.parent().unwrap_or(Path::new(""));
         let mut config = Self::parse_with(&file, &text, &|name| read_text(&folder.join(name)))?;
         config.peers.iter_mut().for_each(|peers| peers.resolve_paths(folder));
+        config.owners.iter_mut().for_each(|owner| owner.resolve_path(folder));
         config.metrics.iter_mut().for_each(|metrics| metrics.resolve_paths(folder));
         config.web.iter_mut().for_each(|web| web.resolve_paths(folder));
         Ok(config)
@@ -98,7 +103,7 @@ impl Config {
 
     /// Reads all sections, each after those to which it refers. Valid only if no problem was reported.
     fn read(root: &Reader<'_>, file: &str, files: Files<'_>) -> Self {
-        let mut hosts_left = clients::HOSTS_LIMIT;
+        let mut hosts_left = rule::HOSTS_LIMIT;
         let mut taken = Addresses::default();
         let servers = network::read_servers(root, &mut taken);
         let are_mounts = servers.first().is_some_and(Server::is_mount);
@@ -130,6 +135,7 @@ impl Config {
             apps: apps.list,
             default_app: apps.default,
             auto: apps.auto,
+            owners: owners::read(root),
             peers,
             metrics: metrics::read(root),
             web: web::read(root),

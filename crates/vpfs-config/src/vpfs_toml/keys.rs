@@ -3,6 +3,7 @@
 use vpfs_core::PolicyKind;
 
 pub(crate) use super::limit_keys::LIMITS;
+pub(crate) use super::owner_keys::OWNER;
 use crate::schema::tunables::{Kind, Section, Tunable};
 
 /// The directory of the sockets of processes.
@@ -18,6 +19,7 @@ pub const SECTIONS: &[&Section] = &[
     &APPS,
     &SHARE,
     &APP,
+    &OWNER,
     &PEERS,
     &METRICS,
     &WEB,
@@ -39,6 +41,7 @@ pub(crate) const ROOT: Section = Section {
         Tunable::new("apps", Kind::Table("[apps]"), ""),
         Tunable::new("share", Kind::List("[[share]]"), ""),
         Tunable::new("app", Kind::List("[[app]]"), ""),
+        Tunable::new("owner", Kind::List("[[owner]]"), ""),
         Tunable::new("peers", Kind::Table("[peers]"), ""),
         Tunable::new("metrics", Kind::Table("[metrics]"), ""),
         Tunable::new("web", Kind::Table("[web]"), ""),

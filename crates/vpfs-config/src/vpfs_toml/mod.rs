@@ -1,6 +1,7 @@
 //! The keys of vpfs.toml, and the types that they become.
 
 pub(crate) mod accounts;
+pub(crate) mod app_entry;
 pub(crate) mod app_table;
 pub(crate) mod apps;
 mod brackets;
@@ -20,9 +21,14 @@ pub(crate) mod manual;
 pub(crate) mod metrics;
 pub(crate) mod network;
 mod overlaps;
+mod owner_keys;
+pub(crate) mod owners;
 pub(crate) mod patterns;
 pub(crate) mod peers;
 mod profile;
+pub(crate) mod program;
+pub(crate) mod pushed;
+pub(crate) mod rule;
 pub(crate) mod scheduler;
 pub(crate) mod shares;
 mod slot_costs;

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::apps::Apps;
-use super::clients::{Ids, Rule};
 use super::host_list::HostList;
+use super::rule::{Ids, Rule};
 use crate::schema::reader::Reader;
 
 /// The rules that are compared with each other: far more than people write, and few enough to take no time.

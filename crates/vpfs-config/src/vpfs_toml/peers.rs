@@ -9,6 +9,7 @@ use toml::de::DeValue;
 use super::host_name::is_host_name;
 use super::keys::{PEERS, SOCKETS};
 use super::network::Server;
+use crate::names::{NAME_RULE, is_name};
 use crate::schema::problem::{did_you_mean, some_of};
 use crate::schema::reader::Reader;
 use crate::schema::units::quote;
@@ -77,10 +78,8 @@ pub(crate) fn read(root: &Reader<'_>, servers: &[Server]) -> Option<Peers> {
 
 fn read_name(reader: &Reader<'_>) -> String {
     let name = reader.text("cluster").map_or("vpfs", |found| found.text);
-    let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-    if !(1..=64).contains(&name.len()) || !name.bytes().all(legal) {
-        let rule = "use 1 to 64 letters, digits, \"-\", \"_\" and \".\"";
-        reader.refuse("cluster", format!("{} is not a name; {rule}", quote(name)));
+    if !is_name(name) {
+        reader.refuse("cluster", format!("{} is not a name; {NAME_RULE}", quote(name)));
     }
     reader.set("cluster", name);
     name.to_owned()

@@ -25,6 +25,22 @@ const MOST_BYTES: usize = 256 << 20;
 /// The most sockets of one frame: a client and its server.
 const MOST_SOCKETS: usize = 2;
 
+/// No server is called so; versions that know no sets ignore them.
+pub(super) const SETS: &str = "[sets]";
+/// The longest part of the sets in one frame. Their quotes need two bytes in it.
+const SETS_PART: usize = LONGEST_TEXT / 3;
+
+/// The frames that tell a successor of the sets.
+pub(super) fn of_sets(sets: &str) -> impl Iterator<Item = Frame> {
+    let mut rest = sets;
+    std::iter::from_fn(move || {
+        let end = (0..=rest.len().min(SETS_PART)).rev().find(|at| rest.is_char_boundary(*at))?;
+        let (part, after) = rest.split_at(end);
+        rest = after;
+        (!part.is_empty()).then(|| Frame::Learned { server: SETS.to_owned(), content: part.to_owned() })
+    })
+}
+
 /// One frame without its sockets and bytes.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Frame {
@@ -32,7 +48,8 @@ pub(super) enum Frame {
     Format(u32),
     /// A listening socket.
     Listener(SocketAddr),
-    /// What was learned in front of the server of this name; a successor can do without it.
+    /// What was learned in front of the server of this name, or, for the name [`SETS`], a part of the sets of
+    /// applications; a successor can do without it.
     Learned { server: String, content: String },
     /// There are no more listening sockets.
     Offered,
@@ -168,6 +185,19 @@ mod tests {
             let same = TcpStream::from(received[2].sockets[0].try_clone().unwrap());
             assert_eq!(same.local_addr().unwrap(), client.local_addr().unwrap());
         });
+    }
+
+    #[test]
+    fn sets_of_any_length_fit_frames() {
+        let sets = "\"é".repeat(SETS_PART);
+        let mut together = String::new();
+        for frame in of_sets(&sets) {
+            assert!(serde_json::to_vec(&frame).unwrap().len() <= LONGEST_TEXT);
+            let Frame::Learned { server, content } = frame else { panic!("{frame:?}") };
+            assert_eq!(server, SETS);
+            together += &content;
+        }
+        assert!(together == sets && of_sets("").next().is_none());
     }
 
     #[test]

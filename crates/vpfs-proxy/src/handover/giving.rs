@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::Handed;
-use super::frames::{FORMAT, Frame, send};
+use super::frames::{self, FORMAT, Frame, send};
 
 /// How long the successor may take to read its configuration and confirm.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -20,11 +20,12 @@ pub struct Offer {
 }
 
 /// Offers listening sockets to a successor at the other end of `channel`, tells it what was `learned` in front of each
-/// server, and waits until it has confirmed. Blocks.
+/// server and the `sets` of applications, and waits until it has confirmed. Blocks.
 pub(crate) fn offer(
     mut channel: UnixStream,
     listeners: &[(SocketAddr, OwnedFd)],
     learned: Vec<(String, String)>,
+    sets: &str,
 ) -> io::Result<Offer> {
     channel.set_read_timeout(Some(PATIENCE))?;
     channel.set_write_timeout(Some(PATIENCE))?;
@@ -34,6 +35,9 @@ pub(crate) fn offer(
     }
     for (server, content) in learned {
         send(&mut channel, &Frame::Learned { server, content }, &[], [&[]; 2])?;
+    }
+    for frame in frames::of_sets(sets) {
+        send(&mut channel, &frame, &[], [&[]; 2])?;
     }
     send(&mut channel, &Frame::Offered, &[], [&[]; 2])?;
     channel.read_exact(&mut [0]).map_err(|error| match error.kind() {

@@ -9,7 +9,7 @@ use bytes::BytesMut;
 use vpfs_session::User;
 
 use super::Handed;
-use super::frames::{FORMAT, Frame, Received, invalid, receive};
+use super::frames::{FORMAT, Frame, Received, SETS, invalid, receive};
 use crate::stream::Detached;
 
 /// What a process gets from its predecessor.
@@ -48,6 +48,12 @@ impl Inheritance {
     pub(crate) fn learned(&self, server: &str) -> Option<&[u8]> {
         let (_, content) = self.learned.iter().find(|(name, _)| name == server)?;
         Some(content.as_bytes())
+    }
+
+    /// The sets of applications that the predecessor held; `None` if it says nothing about them.
+    pub(crate) fn sets(&self) -> Option<Vec<u8>> {
+        let parts = self.learned.iter().filter(|(name, _)| name == SETS).map(|(_, part)| part.as_str());
+        Some(parts.collect::<String>().into_bytes()).filter(|sets| !sets.is_empty())
     }
 
     /// Takes the socket that listens at one of these addresses. If there are none, because a name server does not

@@ -21,6 +21,7 @@ mod nfs;
 mod peers;
 mod pieces;
 mod reload;
+mod sets;
 mod shares;
 mod sharing;
 mod strangers;

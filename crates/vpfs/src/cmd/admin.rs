@@ -10,7 +10,7 @@ use vpfs_admin::events::Events;
 use vpfs_admin::{Kept, MetricsAccess, keep_history, serve_askers, serve_metrics, serve_socket, socket, watch_storage};
 use vpfs_config::Config;
 use vpfs_core::ServerId;
-use vpfs_proxy::{Askers, Observer, StateDir};
+use vpfs_proxy::{Askers, Observer, Pushes, StateDir};
 
 use super::web;
 
@@ -24,7 +24,8 @@ pub(super) fn serve(
     config: &Config,
     servers: &[ServerId],
     take_over: bool,
-    (observer, events, askers): (&Observer, &Events, Option<Askers>),
+    (observer, pushes): (&Observer, Pushes),
+    (events, askers): (&Events, Option<Askers>),
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     tasks.spawn(watch_storage(observer.clone()));
@@ -32,7 +33,7 @@ pub(super) fn serve(
     if let Some(path) = history.clone() {
         tasks.spawn(keep_history(path, observer.clone()));
     }
-    let kept = Kept { events: events.clone(), history };
+    let kept = Kept { events: events.clone(), history, pushes: Some(pushes) };
     if let Some(listener) = open_socket(config, servers, take_over) {
         tasks.spawn(serve_socket(listener, observer.clone(), kept.clone()));
     }

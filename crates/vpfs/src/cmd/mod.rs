@@ -25,6 +25,7 @@ pub(crate) mod run;
 pub(crate) mod serve;
 mod shares;
 pub(crate) mod sim;
+pub(crate) mod slurm;
 mod successor;
 pub(crate) mod support_bundle;
 mod systemd;

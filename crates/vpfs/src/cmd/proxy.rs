@@ -124,7 +124,8 @@ impl Proxy {
         tell_ready(daemon.config(), servers, self.take_over);
         let askers = daemon.take_askers();
         let watchdog = systemd::watch(daemon.observer());
-        let admin = admin::serve(daemon.config(), servers, self.take_over, (&daemon.observer(), events, askers));
+        let doors = (&daemon.observer(), daemon.pushes());
+        let admin = admin::serve(daemon.config(), servers, self.take_over, doors, (events, askers));
         loop {
             tokio::select! {
                 _ = signals.hangup.recv() => reload::run(&mut daemon, &self.config, log).await,

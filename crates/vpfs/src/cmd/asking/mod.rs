@@ -1,7 +1,8 @@
 //! Asking the proxies of a configuration that run on this host, at their sockets.
 
+pub(super) mod changing;
 mod history;
-mod silence;
+pub(super) mod silence;
 
 use std::path::PathBuf;
 

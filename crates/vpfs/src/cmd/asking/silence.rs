@@ -12,7 +12,7 @@ use vpfs_proxy::connect_to_ask;
 
 /// Why there is no report.
 #[derive(Debug)]
-pub(super) enum Silence {
+pub(in super::super) enum Silence {
     /// There is no socket.
     Absent,
     /// There is a socket, but nobody listens.
@@ -35,19 +35,27 @@ pub(super) async fn ask_remote<T: DeserializeOwned>(
     route: &str,
 ) -> Result<T, Silence> {
     let (host, port) = &peers.addresses[server.index()];
-    let failed = |error| Silence::Unclear(format!("cannot be asked at {host}:{port}: {error}"));
-    let stream = connect_to_ask(peers, server).await.map_err(failed)?;
+    let place = format!("{host}:{port}");
+    let stream = connect_to_ask(peers, server).await.map_err(|error| unreachable(&place, &error))?;
     match get_by(stream, route).await {
-        // With TLS 1.3, a refusal comes when the connection is open already.
-        Err(Failure::Closed) => {
-            let why = "it has another key, does not accept this certificate, or is stopping; its log says which";
-            Err(Silence::Unclear(format!("sends no answer at {host}:{port}: {why}")))
-        }
+        Err(Failure::Closed) => Err(without_answer(&place)),
         other => understood(other),
     }
 }
 
-fn understood<T: DeserializeOwned>(answer: Result<impl AsRef<[u8]>, Failure>) -> Result<T, Silence> {
+/// Nobody can be reached at `place`.
+pub(super) fn unreachable(place: &str, error: &std::io::Error) -> Silence {
+    Silence::Unclear(format!("cannot be asked at {place}: {error}"))
+}
+
+/// With TLS 1.3, a refusal comes when the connection is open already.
+pub(super) fn without_answer(place: &str) -> Silence {
+    let why = "it has another key, does not accept this certificate, or is stopping; its log says which";
+    Silence::Unclear(format!("sends no answer at {place}: {why}"))
+}
+
+/// What an answer says.
+pub(super) fn understood<T: DeserializeOwned>(answer: Result<impl AsRef<[u8]>, Failure>) -> Result<T, Silence> {
     let another = "sends an answer of another version; upgrade it (SIGUSR2)";
     let answer = answer.map_err(|failure| match failure {
         Failure::Connect(error) => match error.kind() {
@@ -63,6 +71,9 @@ fn understood<T: DeserializeOwned>(answer: Result<impl AsRef<[u8]>, Failure>) ->
         }
         Failure::Late => Silence::Unclear("does not answer within 10 s".to_owned()),
         Failure::Refused(reason) => Silence::Unclear(format!("says: {reason}")),
+        Failure::Newer(version) => {
+            Silence::Unclear(format!("has version {version} of this set already, which is not older"))
+        }
         Failure::Unknown(error) => Silence::Unclear(format!("{another} ({error})")),
     })?;
     serde_json::from_slice(answer.as_ref()).map_err(|error| Silence::Unclear(format!("{another} ({error})")))

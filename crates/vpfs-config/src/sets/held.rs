@@ -1,0 +1,263 @@
+//! All sets that a daemon holds.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use vpfs_core::Time;
+
+use super::set::{Set, SetText};
+use crate::names::SetName;
+use crate::vpfs_toml::app_entry::{AppEntry, Place};
+use crate::vpfs_toml::pushed::PushedApps;
+
+/// The sets of all owners, each until it expires. Times are since 1970, so that they hold over restarts.
+#[derive(Clone, Debug, Default)]
+pub struct Sets {
+    by_name: BTreeMap<SetName, Held>,
+}
+
+#[derive(Clone, Debug)]
+struct Held {
+    set: Set,
+    expires: Time,
+}
+
+/// What became of a set that was accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// It replaced the owner's last one, or is new.
+    Replaced,
+    /// It has the same applications; its time begins anew.
+    Renewed,
+}
+
+/// Why a set was not accepted; what was there stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Another one with this version is there, which is the same or a later one.
+    Older(u64),
+    /// There would be too much, or an application twice: the reason.
+    Full(String),
+}
+
+/// A set in a file.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    set: SetName,
+    /// Seconds since 1970.
+    expires: u64,
+    #[serde(flatten)]
+    text: SetText,
+}
+
+impl Sets {
+    /// All owners' sets.
+    pub const SETS: usize = 256;
+    /// Their applications together.
+    pub const APPS: usize = 32_768;
+
+    /// Replaces the set of this name, or renews it. A version that is there already is accepted with the same
+    /// applications, so that a push can be repeated; an older one never is. O(applications of all sets).
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub fn put(&mut self, now: Time, name: SetName, set: Set) -> Result<Put, Refusal> {
+        let before = self.by_name.get(&name).map(|held| &held.set.text);
+        let is_same = before.is_some_and(|before| before.apps == set.text.apps);
+        match before {
+            Some(before) if set.text.version < before.version => return Err(Refusal::Older(before.version)),
+            Some(before) if set.text.version == before.version && !is_same => {
+                return Err(Refusal::Older(before.version));
+            }
+            _ => {}
+        }
+        self.check_room(&name, &set)?;
+        let expires = now + set.ttl;
+        self.by_name.insert(name, Held { set, expires });
+        Ok(if is_same { Put::Renewed } else { Put::Replaced })
+    }
+
+    fn check_room(&self, name: &SetName, set: &Set) -> Result<(), Refusal> {
+        let others = || self.by_name.iter().filter(|(other, _)| *other != name);
+        if others().count() >= Self::SETS {
+            return Err(Refusal::Full(format!("there are {} sets already; remove one", Self::SETS)));
+        }
+        let apps = set.apps.len() + others().map(|(_, held)| held.set.apps.len()).sum::<usize>();
+        if apps > Self::APPS {
+            let most = Self::APPS;
+            return Err(Refusal::Full(format!("all sets together would have {apps} applications; the most is {most}")));
+        }
+        let same_owner = others().filter(|(other, _)| other.owner() == name.owner());
+        let taken: HashMap<&str, &SetName> = same_owner
+            .flat_map(|(other, held)| held.set.apps.iter().map(move |app| (app.name.as_str(), other)))
+            .collect();
+        match set.apps.iter().find_map(|app| Some((&app.name, taken.get(app.name.as_str())?))) {
+            Some((app, other)) => Err(Refusal::Full(format!("the set {other} has an application {app:?} already"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes a set; whether there was one.
+    pub fn remove(&mut self, name: &SetName) -> bool {
+        self.by_name.remove(name).is_some()
+    }
+
+    /// Removes the sets whose time has passed; their names.
+    pub fn expire(&mut self, now: Time) -> Vec<SetName> {
+        let expired = |held: &Held| held.expires <= now;
+        let names = self.by_name.iter().filter(|(_, held)| expired(held)).map(|(name, _)| name.clone()).collect();
+        self.by_name.retain(|_, held| !expired(held));
+        names
+    }
+
+    /// When the next one expires.
+    pub fn next_expiry(&self) -> Option<Time> {
+        self.by_name.values().map(|held| held.expires).min()
+    }
+
+    /// All sets by name, and how long each still holds.
+    pub fn iter(&self, now: Time) -> impl Iterator<Item = (&SetName, &SetText, Duration)> {
+        self.by_name.iter().map(move |(name, held)| (name, &held.set.text, held.expires.since(now)))
+    }
+
+    /// All their applications, by set and in order.
+    pub fn apps(&self) -> Arc<PushedApps> {
+        Arc::new(PushedApps::new(self.by_name.iter().flat_map(|(name, held)| {
+            let owner = name.owner();
+            held.set.apps.iter().map(move |app| {
+                let name = format!("{owner}:{}", app.name);
+                let share = app.text.share.clone().map(Place::at);
+                (AppEntry { name, is_automatic: true, share, policy: app.policy() }, &app.rule)
+            })
+        })))
+    }
+
+    /// What [`Sets::from_json`] reads.
+    pub fn to_json(&self) -> String {
+        let kept: Vec<Kept> = self.by_name.iter().map(|(name, held)| held.kept(name)).collect();
+        serde_json::to_string(&kept).expect("names, numbers and lists are JSON")
+    }
+
+    /// What an earlier process held, without what has expired since.
+    ///
+    /// # Errors
+    /// If it was damaged.
+    pub fn from_json(now: Time, json: &[u8]) -> Result<Self, String> {
+        let kept: Vec<Kept> = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+        let mut sets = Self::default();
+        for Kept { set: name, expires, text } in kept {
+            let set = Set::check(text)?;
+            // The clock may have been set back since; no set holds longer than its owner said.
+            let expires = (Time::ZERO + Duration::from_secs(expires)).min(now + set.ttl);
+            if expires > now {
+                sets.put(now, name.clone(), set).map_err(|refusal| refusal.to_string())?;
+                sets.by_name.entry(name).and_modify(|held| held.expires = expires);
+            }
+        }
+        Ok(sets)
+    }
+}
+
+impl Held {
+    fn kept(&self, name: &SetName) -> Kept {
+        let expires = self.expires.since(Time::ZERO).as_secs();
+        Kept { set: name.clone(), expires, text: self.set.text.clone() }
+    }
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Older(version) => {
+                write!(f, "version {version} is here already; send a larger one, such as microseconds since 1970")
+            }
+            Self::Full(reason) => f.write_str(reason),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sets::{AppText, IdText};
+
+    fn secs(secs: u64) -> Time {
+        Time::ZERO + Duration::from_secs(secs)
+    }
+
+    fn name(text: &str) -> SetName {
+        SetName::parse(text).unwrap()
+    }
+
+    fn set(version: u64, apps: &[&str]) -> Set {
+        let app = |name: &&str| AppText { name: (*name).into(), uids: vec![IdText::One(7)], ..AppText::default() };
+        Set::check(SetText { version, ttl: "10s".into(), apps: apps.iter().map(app).collect() }).unwrap()
+    }
+
+    fn names(sets: &Sets) -> Vec<String> {
+        let apps = sets.apps();
+        (0..apps.len()).filter_map(|index| Some(apps.get(index)?.name.clone())).collect()
+    }
+
+    #[test]
+    fn the_last_version_counts_however_often_it_comes() {
+        let mut sets = Sets::default();
+        let mut put = |version, apps: &[&str]| sets.put(secs(1), name("slurm"), set(version, apps));
+        assert_eq!(put(5, &["1", "2"]), Ok(Put::Replaced));
+        assert_eq!(put(5, &["1", "2"]), Ok(Put::Renewed), "a push that is repeated");
+        assert_eq!(put(4, &["1"]), Err(Refusal::Older(5)), "a push that was delayed");
+        assert_eq!(put(5, &["1"]), Err(Refusal::Older(5)), "two that claim the same version");
+        assert_eq!(put(6, &["1", "2"]), Ok(Put::Renewed));
+        assert_eq!(put(7, &["2", "3"]), Ok(Put::Replaced));
+        assert_eq!(names(&sets), ["slurm:2", "slurm:3"]);
+        assert!(sets.remove(&name("slurm")) && !sets.remove(&name("slurm")));
+        assert_eq!(sets.put(secs(1), name("slurm"), set(1, &["1"])), Ok(Put::Replaced), "nothing is left of it");
+    }
+
+    #[test]
+    fn a_set_expires_unless_it_is_pushed_again() {
+        let mut sets = Sets::default();
+        sets.put(secs(0), name("slurm"), set(1, &["1"])).unwrap();
+        sets.put(secs(5), name("admin.x"), set(1, &["x"])).unwrap();
+        sets.put(secs(6), name("slurm"), set(1, &["1"])).unwrap();
+        assert_eq!(sets.next_expiry(), Some(secs(15)));
+        assert_eq!(sets.expire(secs(15)), [name("admin.x")]);
+        assert_eq!(names(&sets), ["slurm:1"]);
+        assert_eq!((sets.expire(secs(16)), sets.next_expiry()), (vec![name("slurm")], None));
+    }
+
+    #[test]
+    fn there_is_room_for_so_many() {
+        let mut sets = Sets::default();
+        sets.put(secs(0), name("admin.a"), set(1, &["x"])).unwrap();
+        assert!(matches!(sets.put(secs(0), name("admin.b"), set(1, &["x"])), Err(Refusal::Full(_))), "twice");
+        sets.put(secs(0), name("slurm"), set(1, &["x"])).unwrap();
+        let many: Vec<String> = (0..Set::APPS).map(|app| app.to_string()).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        sets.put(secs(0), name("one"), set(1, &many)).unwrap();
+        assert!(matches!(sets.put(secs(0), name("two"), set(1, &many)), Err(Refusal::Full(_))));
+        for part in 0..Sets::SETS - 3 {
+            sets.put(secs(0), name(&format!("small.{part}")), set(1, &[])).unwrap();
+        }
+        assert!(matches!(sets.put(secs(0), name("more"), set(1, &[])), Err(Refusal::Full(_))));
+        assert_eq!(sets.put(secs(0), name("slurm"), set(2, &["y"])), Ok(Put::Replaced));
+    }
+
+    #[test]
+    fn sets_survive_a_restart_for_the_rest_of_their_time() {
+        let mut sets = Sets::default();
+        sets.put(secs(100), name("slurm"), set(3, &["1"])).unwrap();
+        sets.put(secs(105), name("admin.x"), set(1, &["x"])).unwrap();
+        let json = sets.to_json();
+        let read = |now| Sets::from_json(secs(now), json.as_bytes()).unwrap();
+        assert_eq!((names(&read(106)), read(106).next_expiry()), (names(&sets), Some(secs(110))));
+        assert_eq!(names(&read(110)), ["admin:x"]);
+        assert_eq!(names(&read(115)).len(), 0);
+        assert_eq!(read(1).next_expiry(), Some(secs(11)), "the clock was set back");
+        for cut in 1..json.len() {
+            assert!(Sets::from_json(secs(106), &json.as_bytes()[..cut]).is_err(), "cut at {cut}");
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Sets of applications that an owner pushes while a daemon runs, for example a job scheduler: one [`Set`] and its
+//! JSON, and all [`Sets`] that a daemon holds.
+//!
+//! A set replaces its owner's last one as a whole, and expires by itself (docs/decisions/0035-jobs.md).
+
+mod held;
+mod set;
+
+pub use crate::names::SetName;
+pub use held::{Put, Refusal, Sets};
+pub use set::{AppText, IdText, Set, SetText, check_share};

@@ -1,0 +1,205 @@
+//! slurm.toml to validated types.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use vpfs_config::sets::SetName;
+use vpfs_config::units::Rate;
+use vpfs_config::{Problems, Table, manual, read_file};
+
+use crate::jobs::Job;
+use crate::keys::{AGENT, ROOT, RULE, SECTIONS};
+use crate::template::Template;
+
+/// How proxies are reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// All, by `[peers]`.
+    Peers,
+    /// Those of this host, at their sockets.
+    Sockets,
+}
+
+/// What slurm.toml says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The configuration of the proxies.
+    pub config: PathBuf,
+    /// In whose name jobs are pushed.
+    pub owner: SetName,
+    /// The file with the owner's token.
+    pub token: Option<PathBuf>,
+    /// How proxies are reached.
+    pub reach: Reach,
+    /// A node's client host, with `{node}` or `{address}`.
+    pub clients: String,
+    /// How often jobs are read without being woken.
+    pub interval: Duration,
+    /// How long proxies keep them.
+    pub ttl: Duration,
+    /// How long `squeue` may take.
+    pub timeout: Duration,
+    /// The socket at which the agent is woken.
+    pub wake: PathBuf,
+    /// In order.
+    pub rules: Vec<Rule>,
+}
+
+/// What jobs get.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rule {
+    account: Vec<String>,
+    partition: Vec<String>,
+    qos: Vec<String>,
+    user: Vec<String>,
+    license: Vec<String>,
+    comment: Vec<String>,
+    /// The weight of each job.
+    pub weight: u32,
+    share: Option<Template>,
+    /// The maximum rate of each.
+    pub cap: Option<Rate>,
+}
+
+impl Settings {
+    /// Reads the text of a file, which is called `file` in messages and is in `folder`.
+    ///
+    /// # Errors
+    /// All problems at once, each with its line and its remedy.
+    pub fn parse(file: &str, text: &str, folder: &Path) -> Result<Self, Problems> {
+        read_file(file, text, &ROOT, |root| {
+            let rules = root.tables("rule", &RULE).iter().map(Rule::read).collect();
+            read(&root.table("agent", &AGENT), folder, rules)
+        })
+    }
+
+    /// The client host of a node with this address in slurm.conf.
+    pub fn client_of(&self, node: &str, address: &str) -> String {
+        self.clients.replace("{node}", node).replace("{address}", address)
+    }
+
+    /// What a job gets that no rule matches is what the last one says.
+    pub(crate) fn rule_for(&self, job: &Job) -> Option<&Rule> {
+        self.rules.iter().find(|rule| rule.matches(job))
+    }
+}
+
+/// The default of a text, which the manual shows.
+fn text<'a>(table: &Table<'a>, key: &str, default: &'static str) -> &'a str {
+    table.text(key).unwrap_or(default)
+}
+
+fn read(agent: &Table<'_>, folder: &Path, rules: Vec<Rule>) -> Settings {
+    let owner = text(agent, "owner", "slurm");
+    let owner = SetName::parse(owner).map_err(|problem| agent.refuse("owner", problem));
+    let clients = text(agent, "clients", "{address}");
+    let without = clients.replace("{node}", "").replace("{address}", "");
+    if without == clients || without.contains(['{', '}']) || clients.contains(char::is_whitespace) {
+        agent.refuse(
+            "clients",
+            "has to contain {node} or {address}, and no other braces or blanks; for example \"{node}-ib\"",
+        );
+    }
+    let reach = if agent.choice("reach") == Some(1) { Reach::Sockets } else { Reach::Peers };
+    if reach == Reach::Peers && !agent.has("token") {
+        agent.refuse("reach", "\"peers\" needs the owner's token; add token = \"slurm.token\"");
+    }
+    let [interval, ttl, timeout] = ["interval", "ttl", "timeout"].map(|key| agent.duration(key).unwrap_or_default());
+    if ttl < 3 * interval {
+        agent.refuse(
+            "ttl",
+            "is less than three times interval, so jobs would lose their shares between two pushes; raise it",
+        );
+    }
+    Settings {
+        config: folder.join(text(agent, "config", "/etc/vpfs/vpfs.toml")),
+        owner: owner.unwrap_or_else(|()| SetName::parse("slurm").expect("a name")),
+        token: agent.text("token").map(|token| folder.join(token)),
+        reach,
+        clients: clients.to_owned(),
+        interval,
+        ttl,
+        timeout,
+        wake: folder.join(text(agent, "wake", "/run/vpfs-slurm/wake.sock")),
+        rules,
+    }
+}
+
+impl Rule {
+    fn read(table: &Table<'_>) -> Self {
+        let names = |key: &str| {
+            let names: Vec<String> = table.texts(key).into_iter().map(str::to_owned).collect();
+            if table.has(key) && names.is_empty() {
+                table.refuse(key, "is empty and would match no job; remove it to match all");
+            }
+            names
+        };
+        let share = table
+            .text("share")
+            .and_then(|text| Template::parse(text).map_err(|problem| table.refuse("share", problem)).ok());
+        let cap = table.number("cap").map(Rate);
+        if cap == Some(Rate(0)) {
+            table.refuse("cap", "of 0 would block all requests; remove it or raise it");
+        }
+        Self {
+            account: names("account"),
+            partition: names("partition"),
+            qos: names("qos"),
+            user: names("user"),
+            license: names("license"),
+            comment: names("comment"),
+            weight: table.count("weight").unwrap_or(1),
+            share,
+            cap,
+        }
+    }
+
+    /// The place among shares of a job.
+    pub(crate) fn share_of(&self, job: &Job) -> Option<String> {
+        self.share.as_ref().map(|share| share.fill(job))
+    }
+
+    fn matches(&self, job: &Job) -> bool {
+        let is = |names: &[String], value: &str| names.is_empty() || names.iter().any(|name| name == value);
+        // A job may be allowed in several partitions, but has one when it runs.
+        is(&self.account, &job.account)
+            && is(&self.partition, &job.partition)
+            && is(&self.qos, &job.qos)
+            && is(&self.user, &job.user)
+            && has(
+                &self.license,
+                job.licenses.split(',').map(|part| part.split([':', '@', '=']).next().unwrap_or_default()),
+            )
+            && has(&self.comment, job.comment.split(|c: char| c.is_whitespace() || matches!(c, ',' | ';')))
+    }
+}
+
+/// Whether one of `names` is among `words`, or there are no names.
+fn has<'a>(names: &[String], mut words: impl Iterator<Item = &'a str>) -> bool {
+    names.is_empty() || words.any(|word| names.iter().any(|name| name == word.trim()))
+}
+
+const INTRODUCTION: &str = r#"# slurm.toml
+
+<!-- Printed from crates/vpfs-slurm/src/keys.rs; do not edit. UPDATE=1 cargo test -p vpfs-slurm rewrites it. -->
+
+What `vpfs slurm agent` reads ([guide](guide/slurm.md)). All problems of the file are reported at once, each with its
+line; `vpfs slurm show` prints what would be pushed for the jobs that run now.
+
+```toml
+[agent]
+token = "slurm.token"
+
+[[rule]]
+qos = ["high"]
+weight = 4
+
+[[rule]]
+share = "{account}/{user}"
+```
+"#;
+
+/// The text of `docs/slurm.md`.
+pub fn slurm_manual() -> String {
+    manual(INTRODUCTION, &SECTIONS)
+}
