@@ -152,8 +152,8 @@ impl Storage {
         self.scheduler.enqueue(Time::from_nanos(self.now), request);
     }
 
-    /// Serves for `length` with requests of these costs; greedy applications replace each of their requests, others send
-    /// one in each `every`. Returns what each got.
+    /// Serves for `length` with requests of these costs; greedy applications replace each of their requests, others
+    /// send one in each `every`. Returns what each got.
     fn run(&mut self, active: &[Activity], costs: &[u64], length: u64, every: u64) -> Vec<u64> {
         let end = self.now + length;
         self.served.fill(0);
@@ -252,8 +252,8 @@ fn five_thousand_trees_with_applications_that_ask_for_little() {
     assert!(beyond < 50 && worst < 0.2, "{beyond} trees, {worst}");
 }
 
-/// MB/s that applications 0 to 3 get in ten seconds of storage without a limit, where they have four requests of 1 MB each
-/// all the time. 0 and 1 are in a share of a share with 2, which has this cap; the cap of 0 is 10 MB/s.
+/// MB/s that applications 0 to 3 get in ten seconds of storage without a limit, where they have four requests of 1 MB
+/// each all the time. 0 and 1 are in a share of a share with 2, which has this cap; the cap of 0 is 10 MB/s.
 fn capped(cap: Option<u64>, change: Option<u64>) -> [u64; 4] {
     const MB: u64 = 1_000_000;
     let settings = Settings::new(PolicyKind::Fifo, depth(1), SlotCostTable::uniform());

@@ -8,7 +8,7 @@ use vpfs_core::{AppPolicy, Bytes, Minimum, PolicyKind, Scope, Target, Weight};
 use super::clients::{self, AppIndex, Auto, AutoBy, AutoShare, Rule};
 use super::ignored;
 use super::keys::{APP, APPS};
-use super::shares;
+use super::paths::{is_name, read_path};
 use crate::schema::problem::did_you_mean;
 use crate::schema::reader::Reader;
 use crate::schema::settings::{Setting, quoted};
@@ -65,11 +65,6 @@ impl Cap {
 
 /// The name of the default application if the file names none.
 const DEFAULT_APP: &str = "other";
-
-pub(crate) fn is_name(text: &str) -> bool {
-    let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-    (1..=64).contains(&text.len()) && text.bytes().all(legal)
-}
 
 /// The names of one kind of table, in the order of the file.
 pub(crate) struct Names {
@@ -149,7 +144,7 @@ pub(crate) fn read(root: &Reader<'_>, policy: PolicyKind, capacity: Option<Capac
         let cap = read_cap(&reader, capacity);
         let app = App {
             name: name.clone().unwrap_or_default(),
-            share: shares::read_path(&reader, "share"),
+            share: read_path(&reader, "share"),
             weight: weight(&reader, "weight"),
             minimum: read_minimum(&reader, cap),
             cap,

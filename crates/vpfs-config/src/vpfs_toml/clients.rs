@@ -7,7 +7,6 @@ use toml::de::DeValue;
 use vpfs_core::Weight;
 
 use super::host_list::{HostList, HostSet};
-use super::shares::AUTO;
 use crate::schema::reader::Reader;
 
 /// The position of an application in [`crate::Config::apps`].
@@ -51,6 +50,9 @@ pub enum AutoShare {
     /// None.
     Each,
 }
+
+/// The share of all automatic applications, or the beginning of the names of those for networks.
+pub(crate) const AUTO: &str = "auto";
 
 impl AutoShare {
     /// The prefix that the addresses of an IPv6 network have in common: hosts choose the rest themselves.
