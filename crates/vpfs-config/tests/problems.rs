@@ -318,3 +318,29 @@ fn control_characters_of_a_file_do_not_reach_the_terminal() {
     let file = Config::load("/nowhere/\u{1b}[2J".as_ref()).unwrap_err().to_string();
     assert!(file.starts_with("/nowhere/\\u{1b}[2J: cannot be read"), "{file:?}");
 }
+
+#[test]
+fn shares_have_paths_and_each_is_there_once() {
+    let share = |rest: &str| format!("[[share]]\n{rest}\n");
+    let rule = "use names of 1 to 64 letters, digits, \"-\", \"_\" and \".\", separated by \"/\"";
+    assert_problem(
+        &share("name = \"physics//alice\""),
+        &format!("f:10: share.physics//alice.name: \"physics//alice\" is not a path of shares; {rule}"),
+    );
+    assert_problem(
+        &share("name = \"1/2/3/4/5/6/7/8/9\""),
+        "f:10: share.1/2/3/4/5/6/7/8/9.name: \"1/2/3/4/5/6/7/8/9\" has 9 levels; at most 8 are possible",
+    );
+    assert_problem(
+        &share("name = \"auto\"\nweight = 2"),
+        "f:10: share.auto.name: \"auto\" is the share of automatic applications, see auto_weight; choose another name",
+    );
+    assert_problem(
+        &(share("name = \"a\"") + &share("name = \"a\"")),
+        "f:12: share.a.name: line 9 already has [[share]] \"a\"; put both together",
+    );
+    assert_problem(
+        &share("name = \"a\"\nburst = \"1MiB\""),
+        "f:11: share.a.burst: has no effect without server_cap; add it or remove this",
+    );
+}
