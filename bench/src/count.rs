@@ -31,8 +31,8 @@ pub(crate) struct Options {
     queued: u32,
 }
 
-/// Enqueues a request each 100 µs, dispatches what may go, and completes the oldest. If applications have requests queued
-/// from the beginning, each completed one makes room for the next.
+/// Enqueues a request each 100 µs, dispatches what may go, and completes the oldest. If applications have requests
+/// queued from the beginning, each completed one makes room for the next.
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     let kind = PolicyKind::ALL.into_iter().find(|kind| kind.name() == options.policy);
     let kind = kind.ok_or_else(|| format!("there is no policy {}", options.policy))?;

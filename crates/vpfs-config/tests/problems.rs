@@ -338,3 +338,29 @@ fn names_of_users_are_no_numbers() {
     }
     assert_eq!(problems_of("[[app]]\nname = \"a\"\nusers = \"alice\"\ngroups = [\"x@site.org\"]\n"), [""; 0]);
 }
+
+#[test]
+fn shares_have_paths_and_each_is_there_once() {
+    let share = |rest: &str| format!("[[share]]\n{rest}\n");
+    let rule = "use 1 to 64 letters, digits, \"-\", \"_\" and \".\", and \"/\" between names";
+    assert_problem(
+        &share("name = \"physics//alice\""),
+        &format!("f:10: share.physics//alice.name: \"physics//alice\" is not a path of shares; {rule}"),
+    );
+    assert_problem(
+        &share("name = \"1/2/3/4/5/6/7/8/9\""),
+        "f:10: share.1/2/3/4/5/6/7/8/9.name: \"1/2/3/4/5/6/7/8/9\" has 9 levels; at most 8 are possible",
+    );
+    assert_problem(
+        &share("name = \"auto\"\nweight = 2"),
+        "f:10: share.auto.name: \"auto\" is the share of automatic applications, see auto_weight; choose another name",
+    );
+    assert_problem(
+        &(share("name = \"a\"") + &share("name = \"a\"")),
+        "f:12: share.a.name: line 9 already has [[share]] \"a\"; put both together",
+    );
+    assert_problem(
+        &share("name = \"a\"\nburst = \"1MiB\""),
+        "f:11: share.a.burst: has no effect without server_cap; add it or remove this",
+    );
+}

@@ -185,8 +185,8 @@ impl Caps {
         Some(id)
     }
 
-    /// A request of `app`, which has `waited` at a gate with this tag, passes the gates of all shares above it, or waits
-    /// at the first that is closed.
+    /// A request of `app`, which has `waited` at a gate with this tag, passes the gates of all shares above it, or
+    /// waits at the first that is closed.
     fn try_gates(&mut self, now: Time, app: AppId, cost: Bytes, waited: Option<(ShareId, VirtualTime)>) -> bool {
         let capped: Vec<ShareId> = self.capped(app).collect();
         let finish = self.held[app.index()].finish;

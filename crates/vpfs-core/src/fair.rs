@@ -108,8 +108,8 @@ impl<E: Queued> FairQueue<E> {
         }
     }
 
-    /// By how much service elsewhere delays the start tag of a request that arrives, in the unit of its cost; `reported`
-    /// is its cost as other servers are told [vPFS §III-B].
+    /// By how much service elsewhere delays the start tag of a request that arrives, in the unit of its cost;
+    /// `reported` is its cost as other servers are told [vPFS §III-B].
     pub(crate) fn delay(&mut self, request: &Request, reported: Bytes) -> Bytes {
         let (ledger, standing) = self.standing(request.app);
         ledger.arrive(request, reported, standing)

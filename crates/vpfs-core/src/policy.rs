@@ -301,8 +301,8 @@ impl Policy {
         entry
     }
 
-    /// Sets or lifts the cap of `app`, and sets where it stands. Lifting a cap releases all held requests, and takes time proportional to the
-    /// requests in use.
+    /// Sets or lifts the cap of `app`, and sets where it stands. Lifting a cap releases all held requests, and takes
+    /// time proportional to the requests in use.
     fn set_cap(&mut self, now: Time, app: AppId, policy: &AppPolicy) {
         self.caps.set(now, app, policy);
         self.release_held(now, app);

@@ -11,6 +11,15 @@ use vpfs_core::{
     ShareId, SharePolicy, SlotCostTable, Time,
 };
 
+fn id(app: usize) -> AppId {
+    AppId(u32::try_from(app).expect("few"))
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a part of what is served in a phase")]
+fn bytes(bytes: f64) -> u64 {
+    bytes as u64
+}
+
 /// What an application does in a phase.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Activity {
@@ -143,8 +152,8 @@ impl Storage {
         self.scheduler.enqueue(Time::from_nanos(self.now), request);
     }
 
-    /// Serves for `length` with requests of these costs; greedy applications replace each of their requests, others send
-    /// one in each `every`. Returns what each got.
+    /// Serves for `length` with requests of these costs; greedy applications replace each of their requests, others
+    /// send one in each `every`. Returns what each got.
     fn run(&mut self, active: &[Activity], costs: &[u64], length: u64, every: u64) -> Vec<u64> {
         let end = self.now + length;
         self.served.fill(0);
@@ -154,7 +163,7 @@ impl Storage {
         while self.now < end {
             for (index, &app) in asking.iter().enumerate() {
                 while next[index] <= self.now {
-                    self.send(AppId(u32::try_from(app).unwrap()), costs[app]);
+                    self.send(id(app), costs[app]);
                     next[index] += every;
                 }
             }
@@ -180,7 +189,7 @@ impl Storage {
 fn activities(random: &mut Random, tree: &[Tree], apps: usize, asking: bool) -> Vec<Activity> {
     let mut active: Vec<Activity> =
         (0..apps).map(|_| if random.below(3) == 0 { Activity::Idle } else { Activity::Greedy }).collect();
-    active[random.below(u32::try_from(apps).unwrap()) as usize] = Activity::Greedy;
+    active[random.below(id(apps).0) as usize] = Activity::Greedy;
     let greedy = due(tree, &active);
     for app in (0..apps).filter(|app| greedy[*app] > 0.0 && greedy[*app] < 1.0) {
         if asking && random.below(3) == 0 {
@@ -202,9 +211,9 @@ fn deviation(kind: PolicyKind, seed: u64, requests: u64, asking: bool) -> f64 {
     for _ in 0..2 {
         let active = activities(random, &tree, apps, asking);
         let due = due(&tree, &active);
-        let costs: Vec<u64> = due.iter().map(|part| (part * LENGTH as f64) as u64 / requests).collect();
+        let costs: Vec<u64> = due.iter().map(|part| bytes(part * LENGTH as f64) / requests).collect();
         for app in (0..apps).filter(|app| active[*app] == Activity::Greedy) {
-            (0..2).for_each(|_| storage.send(AppId(u32::try_from(app).unwrap()), costs[app]));
+            (0..2).for_each(|_| storage.send(id(app), costs[app]));
         }
         storage.run(&active, &costs, LENGTH / 8, LENGTH / requests);
         let got = storage.run(&active, &costs, LENGTH, LENGTH / requests);
@@ -223,9 +232,7 @@ fn deviations(kind: PolicyKind, seeds: Range<u64>, asking: bool) -> (usize, f64)
     const REQUESTS: u64 = 400;
     let mut all: Vec<f64> = seeds.map(|seed| deviation(kind, seed, REQUESTS, asking)).collect();
     all.sort_by(f64::total_cmp);
-    let (beyond, worst) = (all.iter().filter(|worst| **worst > 0.01).count(), all[all.len() - 1]);
-    println!("{}: {:.4} in half of the trees; {beyond} beyond 1 %, up to {worst:.4}", kind.name(), all[all.len() / 2]);
-    (beyond, worst)
+    (all.iter().filter(|worst| **worst > 0.01).count(), all[all.len() - 1])
 }
 
 #[test]
@@ -240,12 +247,13 @@ fn five_thousand_trees_of_applications_that_come_and_go() {
 #[test]
 fn five_thousand_trees_with_applications_that_ask_for_little() {
     let (beyond, worst) = deviations(PolicyKind::SfqD, 5_000..10_000, true);
+    println!("{beyond} trees, {worst:.3}");
     // Small changes are noticed late, and a tag that is noticed to be overdue is due now and not before.
     assert!(beyond < 50 && worst < 0.2, "{beyond} trees, {worst}");
 }
 
-/// MB/s that applications 0 to 3 get in ten seconds of storage without a limit, where they have four requests of 1 MB each
-/// all the time. 0 and 1 are in a share of a share with 2, which has this cap; the cap of 0 is 10 MB/s.
+/// MB/s that applications 0 to 3 get in ten seconds of storage without a limit, where they have four requests of 1 MB
+/// each all the time. 0 and 1 are in a share of a share with 2, which has this cap; the cap of 0 is 10 MB/s.
 fn capped(cap: Option<u64>, change: Option<u64>) -> [u64; 4] {
     const MB: u64 = 1_000_000;
     let settings = Settings::new(PolicyKind::Fifo, depth(1), SlotCostTable::uniform());

@@ -121,9 +121,9 @@ impl<W> Node<W> {
         self.find_peers(now);
     }
 
-    /// Sets an application's weight, cap, promises and order, where it stands in the tree of shares, and its name, under
-    /// which servers report service to each other. Its share has the number that belongs to its path; the order is that
-    /// of the name, unless there is one.
+    /// Sets an application's weight, cap, promises and order, where it stands in the tree of shares, and its name,
+    /// under which servers report service to each other. Its share has the number that belongs to its path; the order
+    /// is that of the name, unless there is one.
     pub fn set_app<'a>(&mut self, now: Time, app: AppId, name: impl Into<AppName<'a>>, policy: &AppPolicy) {
         let name = name.into();
         let share = self.flows.name(app, name);

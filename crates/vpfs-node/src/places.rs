@@ -204,7 +204,10 @@ mod tests {
         Weight::new(weight).unwrap()
     }
 
-    fn drain(places: &mut Places) -> (Vec<(u32, u32, Option<u32>)>, Vec<u32>) {
+    /// What changed: numbers, weights and what they are in; and the numbers of those that are gone.
+    type Drained = (Vec<(u32, u32, Option<u32>)>, Vec<u32>);
+
+    fn drain(places: &mut Places) -> Drained {
         let of = |(share, policy): (ShareId, SharePolicy)| (share.0, policy.weight.get(), policy.parent.map(|up| up.0));
         let mut changed: Vec<_> = std::iter::from_fn(|| places.poll_changed().map(of)).collect();
         changed.sort_unstable();

@@ -38,8 +38,8 @@ pub struct AppSnapshot {
     pub shares: Vec<InShare>,
     /// What it has and got here.
     pub account: AppAccount,
-    /// The storage's time that was due to it: its weight's part of the weights beside it for which somebody had requests,
-    /// of what was due to its share.
+    /// The storage's time that was due to it: its weight's part of the weights beside it for which somebody had
+    /// requests, of what was due to its share.
     pub due: Duration,
     /// The storage's time that it got: its part of the requests there. All together got the time in which anything was
     /// there.

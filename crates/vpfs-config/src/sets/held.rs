@@ -128,7 +128,7 @@ impl Sets {
             let owner = name.owner();
             held.set.apps.iter().map(move |app| {
                 let name = format!("{owner}:{}", app.name);
-                let share = app.text.share.clone().map(Place::at);
+                let share = app.share.clone().map(Place::at);
                 (AppEntry { name, is_automatic: true, share, policy: app.policy() }, &app.rule)
             })
         })))

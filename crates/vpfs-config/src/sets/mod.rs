@@ -8,4 +8,6 @@ mod set;
 
 pub use crate::names::SetName;
 pub use held::{Put, Refusal, Sets};
-pub use set::{AppText, IdText, Set, SetText, check_share};
+pub use set::{AppText, IdText, Set, SetText};
+
+pub use crate::vpfs_toml::paths::check_share;

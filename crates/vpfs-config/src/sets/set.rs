@@ -78,7 +78,6 @@ impl Set {
     /// The longest JSON text that is read: that many applications at four hosts each.
     pub const LONGEST: usize = 8 << 20;
     const TTL: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30 * 24 * 3600)];
-    const SHARE_DEPTH: usize = 8;
 
     /// Reads JSON. O(length).
     ///
@@ -128,7 +127,7 @@ fn read_app(text: &AppText, hosts_left: &mut usize) -> Result<App, String> {
         return Err(format!("name: {} is not a name; {NAME_RULE}", quote(&text.name)));
     }
     if let Some(share) = &text.share {
-        check_share(share)?;
+        check_share(share).map_err(|problem| format!("share: {problem}"))?;
     }
     let weight = text.weight.unwrap_or(1);
     let weight = Weight::new(weight)
@@ -137,25 +136,14 @@ fn read_app(text: &AppText, hosts_left: &mut usize) -> Result<App, String> {
         clients: (!text.clients.is_empty()).then(|| read_clients(&text.clients, hosts_left)).transpose()?,
         uids: (!text.uids.is_empty()).then(|| read_ids("uids", &text.uids)).transpose()?,
         gids: (!text.gids.is_empty()).then(|| read_ids("gids", &text.gids)).transpose()?,
+        ..Rule::default()
     };
     if !rule.is_given() {
         return Err("no client can belong to it; give it clients, uids or gids".into());
     }
     let cap = text.cap.as_deref().map(read_cap).transpose()?;
-    Ok(App { name: text.name.clone(), weight, cap, target: None, minimum: None, latency: None, rule })
-}
-
-/// Whether this is a place among shares: names with `/` between them.
-///
-/// # Errors
-/// Why it is none, and what would be.
-pub fn check_share(share: &str) -> Result<(), String> {
-    let depth = share.split('/').count();
-    if depth <= Set::SHARE_DEPTH && share.split('/').all(is_name) {
-        return Ok(());
-    }
-    let rule = format!("write at most {} names with \"/\" between them, such as \"physics/alice\"", Set::SHARE_DEPTH);
-    Err(format!("share: {} is not a place among shares; {rule}", quote(share)))
+    let (name, share) = (text.name.clone(), text.share.clone());
+    Ok(App { name, share, weight, cap, target: None, minimum: None, latency: None, exempt: false, rule })
 }
 
 fn read_cap(text: &str) -> Result<Cap, String> {

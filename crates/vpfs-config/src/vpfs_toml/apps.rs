@@ -8,8 +8,8 @@ use vpfs_core::{AppPolicy, Bytes, Minimum, PolicyKind, Scope, Target, Weight};
 use super::clients::{AppIndex, Auto, AutoBy, AutoShare};
 use super::ignored;
 use super::keys::{APP, APPS};
+use super::paths::read_path;
 use super::rule::{self, Rule};
-use super::shares;
 use crate::names::{NAME_RULE, is_name};
 use crate::schema::problem::did_you_mean;
 use crate::schema::reader::Reader;
@@ -152,7 +152,7 @@ pub(crate) fn read(
         let cap = read_cap(&reader, capacity);
         let app = App {
             name: name.clone().unwrap_or_default(),
-            share: shares::read_path(&reader, "share"),
+            share: read_path(&reader, "share"),
             weight: weight(&reader, "weight"),
             minimum: read_minimum(&reader, cap),
             cap,

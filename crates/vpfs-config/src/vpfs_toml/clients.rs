@@ -10,7 +10,6 @@ use super::accounts::Account;
 use super::program::{Program, RunWeight};
 use super::pushed::PushedApps;
 use super::rule::{Matcher, Rule};
-use super::shares::AUTO;
 
 /// The position of an application in [`crate::Config::apps`].
 ///
@@ -57,6 +56,9 @@ pub enum AutoShare {
     /// None.
     Each,
 }
+
+/// The share of all automatic applications, or the beginning of the names of those for networks.
+pub(crate) const AUTO: &str = "auto";
 
 impl AutoShare {
     /// The prefix that the addresses of an IPv6 network have in common: hosts choose the rest themselves.

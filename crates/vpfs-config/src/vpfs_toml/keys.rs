@@ -4,6 +4,8 @@ use vpfs_core::PolicyKind;
 
 pub(crate) use super::limit_keys::LIMITS;
 pub(crate) use super::owner_keys::OWNER;
+pub use super::share_keys::SHARE;
+use super::share_keys::{PATH, WEIGHTS};
 use crate::schema::tunables::{Kind, Section, Tunable};
 
 /// The directory of the sockets of processes.
@@ -68,7 +70,6 @@ const TWO_LEVEL: &[PolicyKind] = &[PolicyKind::TwoLevel];
 const IOCO: &[PolicyKind] = &[PolicyKind::Ioco];
 const ISOLATION: &[PolicyKind] = &[PolicyKind::Isolation];
 const DEVICE_TIME_POLICIES: &[PolicyKind] = &[PolicyKind::Isolation, PolicyKind::TwoLevel];
-const WEIGHTS: &[PolicyKind] = &[PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::TwoLevel, PolicyKind::Isolation];
 
 pub(crate) const SERVER: Section = Section {
     name: "server",
@@ -418,35 +419,6 @@ pub(crate) const APPS: Section = Section {
         .used_by(WEIGHTS)
         .default("24")
         .range("1", "32"),
-    ],
-};
-
-const PATH: Kind = Kind::Text("a name or a path of at most 8 names such as \"physics/alice\"");
-
-/// A share, in any file.
-pub const SHARE: Section = Section {
-    name: "share",
-    header: "[[share]]",
-    doc: "A share of the storage that is divided: among the applications that name it with `share`, and the shares \
-          whose names begin with its own and \"/\". So shares form a tree, for example of projects and their users. \
-          What nobody in a share uses goes to those beside it, and only what they do not use to others. A share needs \
-          no table of its own: then it has weight 1. At most 4096 exist at a time.",
-    keys: &[
-        Tunable::new("name", PATH, "Its name, after that of the share that it is in."),
-        Tunable::new("weight", Kind::Count, "Its weight among the shares and applications that are in the same share.")
-            .used_by(WEIGHTS)
-            .default("1")
-            .range("1", "1000000"),
-        Tunable::new(
-            "server_cap",
-            Kind::Text("a rate such as \"100MB/s\" or a share of the capacity such as \"25%\""),
-            "The maximum rate of all in it together **on each server**, even if the storage is idle. They divide it by \
-             their weights.",
-        )
-        .absent_means("no cap"),
-        Tunable::new("burst", Kind::Size, "What they may transfer at once after all were idle, with `server_cap`.")
-            .default("16MiB")
-            .range("1B", "1TiB"),
     ],
 };
 

@@ -92,7 +92,7 @@ mod tests {
         Rule {
             clients: (!clients.is_empty()).then_some(list),
             uids: (!uids.is_empty()).then(|| Ids::of(uids.iter().map(|uid| (*uid, *uid)).collect())),
-            gids: None,
+            ..Rule::default()
         }
     }
 

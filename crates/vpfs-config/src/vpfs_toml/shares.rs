@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
-use vpfs_core::{Cap, PolicyKind, SharePolicy, Weight};
+use vpfs_core::{Cap, PolicyKind, Weight};
 
-use super::apps::{Capacity, is_name, read_server_cap, weight};
+use super::apps::{Capacity, read_server_cap, weight};
 use super::ignored;
 use super::keys::SHARE;
+use super::paths::read_path;
 use crate::schema::reader::Reader;
 use crate::schema::tables::Table;
 use crate::schema::units::quote;
@@ -21,9 +22,6 @@ pub struct Share {
     /// The upper limit on the rate of all in it together, at each server.
     pub cap: Option<Cap>,
 }
-
-/// The share of all automatic applications, or the beginning of the names of those for networks.
-pub(crate) const AUTO: &str = "auto";
 
 impl Table<'_> {
     /// The list `share` of the file, for another file than vpfs.toml.
@@ -61,26 +59,4 @@ fn read<'a>(root: &Reader<'a>, capacity: Option<Capacity>) -> (Vec<Share>, Vec<R
         list.push(Share { path, weight, cap });
     }
     (list, readers)
-}
-
-/// A path of names.
-pub(crate) fn read_path(reader: &Reader<'_>, key: &str) -> Option<String> {
-    let found = reader.text(key)?;
-    let names: Vec<&str> = found.text.split('/').collect();
-    if !names.iter().all(|name| is_name(name)) {
-        let rule = "use names of 1 to 64 letters, digits, \"-\", \"_\" and \".\", separated by \"/\"";
-        reader.refuse(key, format!("{} is not a path of shares; {rule}", quote(found.text)));
-        return None;
-    }
-    if names.len() > SharePolicy::DEPTH_MAX {
-        let most = SharePolicy::DEPTH_MAX;
-        reader.refuse(key, format!("{} has {} levels; at most {most} are possible", quote(found.text), names.len()));
-        return None;
-    }
-    if names[0] == AUTO {
-        reader.refuse(key, "\"auto\" is the share of automatic applications, see auto_weight; choose another name");
-        return None;
-    }
-    reader.set(key, found.text);
-    Some(found.text.to_owned())
 }

@@ -33,8 +33,8 @@ pub(super) struct ShareUse {
     largest: Largest,
     /// Together they took more than their share, and have always had requests pending since.
     greedy: bool,
-    /// Together they are a bulk flow: they are greedy, or had at least half as much work pending as each other flow, and
-    /// each share that is beside this one or beside one that it is in. There was another one.
+    /// Together they are a bulk flow: they are greedy, or had at least half as much work pending as each other flow,
+    /// and each share that is beside this one or beside one that it is in. There was another one.
     is_heavy: bool,
     /// Members with at least this footprint are responsible for that.
     bulk_from_ns: u64,
