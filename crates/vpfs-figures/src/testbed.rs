@@ -29,9 +29,9 @@ pub fn ioco_flash(count: u32) -> ServerGroup {
 }
 
 /// The spread of simultaneous requests on gigabit Ethernet, **assumed**: a dozen full frames of other traffic in front
-/// of them at each of a few places, and the time slices of client processes. [IOCO §5.2] says only that delays are not
-/// uniform.
-pub const ETHERNET_JITTER: Duration = Duration::from_millis(1);
+/// of them at each of a few places, and the time slices of client processes: a third of a millisecond each for the
+/// application, the process and the request. [IOCO §5.2] says only that delays are not uniform.
+pub const ETHERNET_JITTER: Duration = Duration::from_micros(333);
 
 /// The same on InfiniBand, **assumed**: client processes only.
-pub const INFINIBAND_JITTER: Duration = Duration::from_micros(100);
+pub const INFINIBAND_JITTER: Duration = Duration::from_micros(33);

@@ -33,6 +33,9 @@ pub struct Scenario {
     pub servers: Vec<ServerGroup>,
     /// The largest random delay of each request on its way to a server: clients do not reach all servers at once.
     pub jitter: Duration,
+    /// The largest random delay that all requests of an application share, and as much again those of each process: they
+    /// do not begin at the same instant.
+    pub skew: Duration,
     /// The link of each client node; `None`: only the servers' links are a limit.
     pub node_link: Option<LinkProfile>,
     /// The network between the servers' proxies, used if their schedulers need each other.
@@ -59,6 +62,7 @@ impl Default for Scenario {
             trace: false,
             servers: Vec::new(),
             jitter: Duration::ZERO,
+            skew: Duration::ZERO,
             node_link: None,
             peers: PeerNetwork::default(),
             policies: Vec::new(),
@@ -81,12 +85,22 @@ pub struct ServerGroup {
     pub role: Role,
     /// A server's link, equal in both directions.
     pub link: LinkProfile,
+    /// Buffers of 256 KiB through which each request's data flows between link and device, each of them an access to the
+    /// device; zero: a request is one access.
+    pub flow_buffers: u32,
 }
 
 impl ServerGroup {
     /// Servers for data and metadata behind gigabit links.
     pub fn new(count: u32, device: DeviceProfile) -> Self {
-        Self { count, device, metadata: MetadataProfile::PVFS2_BDB, role: Role::Both, link: LinkProfile::GIGABIT }
+        Self {
+            count,
+            device,
+            metadata: MetadataProfile::PVFS2_BDB,
+            role: Role::Both,
+            link: LinkProfile::GIGABIT,
+            flow_buffers: 0,
+        }
     }
 }
 

@@ -14,8 +14,9 @@ use crate::link::{Link, LinkProfile, Span, reserve_both};
 use crate::peer_network::Exchange;
 use crate::scenario::ServerGroup;
 
-/// Data flows in pieces of this size: the device starts a write when the first piece has arrived, and a read's reply
-/// lags its device by one piece. OrangeFS's flow buffers have this size.
+/// Data flows in pieces of this size, OrangeFS's flow buffers. With [`ServerGroup::flow_buffers`], each is an access to
+/// the device. Otherwise a request is one access: the device starts a write when the first piece has arrived, and a read's
+/// reply lags its device by one piece.
 pub(crate) const FLOW_BUFFER: u64 = 256 << 10;
 
 /// One server's part of a call.
@@ -38,8 +39,10 @@ pub(crate) struct Part {
     pub(crate) slots: u32,
     /// What the proxy knows it as, if it counts it.
     pub(crate) request: Option<RequestKey>,
-    /// When the last byte of a write has arrived.
+    /// When the last byte that was sent has arrived: of a write at the server, of a read at the client.
     pub(crate) data_here: Time,
+    /// Bytes of a write that were sent.
+    pub(crate) received: u64,
     /// How its data is passed to the device, if not all at once.
     pub(crate) pieces: Option<Pieces>,
     /// When the first bytes were passed to the device.
@@ -50,11 +53,30 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// The next bytes for the device, as offset and length: all of them, or a piece.
-    fn next_piece(&self) -> (u64, u64) {
-        let left = self.bytes - self.begun;
-        let most = self.pieces.map_or(left, |pieces| pieces.size(self.bytes));
-        (self.offset + self.begun, left.min(most))
+    /// The next bytes for the device, as offset and length.
+    fn next_piece(&self, flow: Flow) -> (u64, u64) {
+        let most = self.pieces.map_or(flow.piece(self), |pieces| pieces.size(self.bytes));
+        (self.offset + self.begun, most.min(self.bytes - self.begun))
+    }
+}
+
+/// How a request's data moves: the number of its buffers, zero if it moves at once.
+#[derive(Clone, Copy, Debug)]
+struct Flow(u32);
+
+impl Flow {
+    /// Whether its pieces follow each other as buffers become free; the proxy paces those of others.
+    fn is_buffered(self, part: &Part) -> bool {
+        self.0 > 0 && part.pieces.is_none()
+    }
+
+    fn piece(self, part: &Part) -> u64 {
+        if self.is_buffered(part) { FLOW_BUFFER } else { part.bytes }
+    }
+
+    /// Whether a buffer is free for the next piece, `taken` bytes of the request having had one.
+    fn has_room(self, part: &Part, taken: u64) -> bool {
+        self.is_buffered(part) && taken < part.bytes && taken - part.served < u64::from(self.0) * FLOW_BUFFER
     }
 }
 
@@ -77,6 +99,7 @@ pub(crate) struct Server {
     device: Box<dyn Device>,
     /// The part to which each access belongs, and its bytes.
     in_device: BTreeMap<IoId, (u32, u64)>,
+    flow: Flow,
     metadata: MetadataServer,
     in_metadata: BTreeMap<IoId, u32>,
     pub(crate) link: LinkProfile,
@@ -127,6 +150,7 @@ impl Server {
             parts: Slab::new(),
             device: group.device.build(),
             in_device: BTreeMap::new(),
+            flow: Flow(group.flow_buffers),
             metadata: MetadataServer::new(group.metadata.clone()),
             in_metadata: BTreeMap::new(),
             link: group.link,
@@ -159,7 +183,6 @@ impl Server {
         nodes: &mut [NodeLink],
         calendar: &mut Calendar,
     ) -> Result<(), Check> {
-        let server = self.number;
         let entry = &mut self.parts[part as usize];
         entry.dispatched = now;
         entry.slots = dispatch.slot_cost.get();
@@ -180,29 +203,32 @@ impl Server {
             }
             OpKind::Write => {
                 self.usage.data_slots += entry.slots;
-                let first_here = self.receive(now, part, nodes);
-                calendar.push(first_here, Event::Submit { server, part });
+                // Tells the client that it may send.
+                self.receive(now + self.link.latency * 2, part, nodes, calendar);
             }
         }
         let waited = now.since(entry.arrived);
         if waited > self.limits.wait { Err(Check::Starved { app: entry.app, waited }) } else { Ok(()) }
     }
 
-    /// Tells the client that it may send; returns when its first flow buffer arrives.
-    fn receive(&mut self, now: Time, part: u32, nodes: &mut [NodeLink]) -> Time {
+    /// The client sends a write's data, or its next piece, from `earliest` on. A connection has one piece underway, so
+    /// connections share the link piece by piece.
+    fn receive(&mut self, earliest: Time, part: u32, nodes: &mut [NodeLink], calendar: &mut Calendar) {
         let entry = &mut self.parts[part as usize];
-        let earliest = now + self.link.latency * 2;
+        let len = self.flow.piece(entry).min(entry.bytes - entry.received);
         let sender = nodes.get_mut(entry.node as usize).map(|node| &mut node.sending);
-        let Span { begin, end } = reserve_both(sender, &mut self.inward, earliest, entry.bytes);
+        let Span { begin, end } = reserve_both(sender, &mut self.inward, earliest, len);
+        entry.received += len;
         entry.data_here = end;
-        (begin + self.link.transfer_time(entry.bytes.min(FLOW_BUFFER))).min(end)
+        let first_here = (begin + self.link.transfer_time(len.min(FLOW_BUFFER))).min(end);
+        calendar.push(first_here, Event::Submit { server: self.number, part });
     }
 
     /// Passes an access, or its next piece, to the device.
     pub(crate) fn submit(&mut self, now: Time, part: u32, nodes: &mut [NodeLink], calendar: &mut Calendar) {
-        let entry = &mut self.parts[part as usize];
+        let (flow, entry) = (self.flow, &mut self.parts[part as usize]);
         let kind = if entry.op == OpKind::Read { IoKind::Read } else { IoKind::Write };
-        let (offset, len) = entry.next_piece();
+        let (offset, len) = entry.next_piece(flow);
         if entry.begun == 0 {
             entry.began = now;
         }
@@ -215,7 +241,22 @@ impl Server {
         let id = self.device.submit(now, io);
         self.in_device.insert(id, (part, len));
         self.usage.device_busy_since.get_or_insert(now);
+        self.go_on(now, part, nodes, calendar);
         self.collect(now, nodes, calendar);
+    }
+
+    /// Moves the next piece of a request, if a buffer is free and none is underway.
+    fn go_on(&mut self, now: Time, part: u32, nodes: &mut [NodeLink], calendar: &mut Calendar) {
+        let entry = &self.parts[part as usize];
+        match entry.op {
+            OpKind::Write if entry.received == entry.begun && self.flow.has_room(entry, entry.received) => {
+                self.receive(now, part, nodes, calendar);
+            }
+            OpKind::Read if self.flow.has_room(entry, entry.begun) => {
+                calendar.push(now, Event::Submit { server: self.number, part });
+            }
+            _ => {}
+        }
     }
 
     /// The proxy sent messages to other servers. They are small, so they go between the packets of data.
@@ -271,14 +312,16 @@ impl Server {
             let (part, len) = self.in_device.remove(&done.id).expect("an access completes once");
             let entry = &mut self.parts[part as usize];
             entry.served += len;
-            if entry.served < entry.bytes {
-                continue;
+            let is_last = entry.served == entry.bytes;
+            if entry.op == OpKind::Read && (is_last || self.flow.is_buffered(entry)) {
+                self.reply(done.at, part, len, nodes);
             }
-            let complete = match entry.op {
-                OpKind::Read => self.reply(done.at, part, nodes),
-                _ => done.at.max(entry.data_here),
-            };
-            calendar.push(complete.max(now), Event::Complete { server: self.number, part });
+            if is_last {
+                let complete = self.parts[part as usize].data_here.max(done.at).max(now);
+                calendar.push(complete, Event::Complete { server: self.number, part });
+            } else {
+                self.go_on(now, part, nodes, calendar);
+            }
         }
         if self.device.outstanding() == 0
             && let Some(since) = self.usage.device_busy_since.take()
@@ -288,14 +331,15 @@ impl Server {
         self.arm_device(now, calendar);
     }
 
-    /// Sends the data that was read, the last flow buffer when the device is done and the others before; returns when
-    /// the last byte is sent.
-    fn reply(&mut self, read: Time, part: u32, nodes: &mut [NodeLink]) -> Time {
-        let entry = &self.parts[part as usize];
-        let ahead = self.link.transfer_time(entry.bytes.saturating_sub(FLOW_BUFFER));
+    /// Sends a piece that was read; or all that was, the last flow buffer when the device is done and the others before.
+    fn reply(&mut self, read: Time, part: u32, piece: u64, nodes: &mut [NodeLink]) {
+        let entry = &mut self.parts[part as usize];
+        let len = if self.flow.is_buffered(entry) { piece } else { entry.bytes };
+        let ahead = self.link.transfer_time(len.saturating_sub(FLOW_BUFFER));
         let earliest = Time::from_nanos(read.since(Time::ZERO + ahead).as_nanos().try_into().unwrap_or(u64::MAX));
         let receiver = nodes.get_mut(entry.node as usize).map(|node| &mut node.receiving);
-        reserve_both(receiver, &mut self.outward, earliest.max(entry.dispatched), entry.bytes).end.max(read)
+        let sent = reserve_both(receiver, &mut self.outward, earliest.max(entry.dispatched), len).end;
+        entry.data_here = entry.data_here.max(sent);
     }
 
     /// An operation is complete on the wire.

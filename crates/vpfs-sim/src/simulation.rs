@@ -231,6 +231,7 @@ impl<'a> Builder<'a> {
             end: scenario.duration.map(|duration| Time::ZERO + duration),
             interval,
             jitter: scenario.jitter,
+            skew: scenario.skew,
             wait_limit: scenario.wait_limit,
             most_intervals: bounds::most_intervals(scenario),
         };

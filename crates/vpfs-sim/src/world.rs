@@ -87,19 +87,22 @@ pub(crate) struct WorldSettings {
     pub(crate) end: Option<Time>,
     pub(crate) interval: Duration,
     pub(crate) jitter: Duration,
+    pub(crate) skew: Duration,
     pub(crate) wait_limit: Duration,
     /// The maximum number of intervals of the time series.
     pub(crate) most_intervals: u64,
 }
 
 impl WorldSettings {
-    /// The random delay of request number `lot` of a process: a third of the largest one for each of its application,
-    /// which all its requests share, its process, and the request itself. So what is sent at once by one application
-    /// arrives together, before or after that of another one.
-    fn jitter(&self, app: u32, process: u32, lot: u64) -> Duration {
-        let third = u64::try_from(self.jitter.as_nanos() / 3).unwrap_or(u64::MAX);
-        let draw = |kind: u64, lot: u64| mix(mix(self.seed ^ kind << 62) ^ lot) % third.saturating_add(1);
-        Duration::from_nanos(draw(1, app.into()) + draw(2, process.into()) + draw(0, lot))
+    /// The random delay of request number `lot` of a process: that which all requests of its application share, that of
+    /// its process, and its own.
+    fn delay(&self, app: u32, process: u32, lot: u64) -> Duration {
+        let draw = |most: Duration, kind: u64, lot: u64| {
+            let most = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
+            mix(mix(self.seed ^ kind << 62) ^ lot) % most.saturating_add(1)
+        };
+        let shared = draw(self.skew, 1, app.into()) + draw(self.skew, 2, process.into());
+        Duration::from_nanos(shared + draw(self.jitter, 0, lot))
     }
 }
 
@@ -370,6 +373,7 @@ impl World {
             slots: 0,
             request: None,
             data_here: self.now,
+            received: 0,
             pieces: None,
             began: self.now,
             begun: 0,
@@ -377,7 +381,7 @@ impl World {
         };
         self.measures[process.app as usize].send(server);
         let target = &mut self.servers[server as usize];
-        let at = self.now + target.link.latency + self.settings.jitter(process.app, number, self.sent);
+        let at = self.now + target.link.latency + self.settings.delay(process.app, number, self.sent);
         self.sent += 1;
         let part = u32::try_from(target.parts.insert(part)).expect("parts are bounded by the calls");
         self.calendar.push(at, Event::Arrive { server, part });

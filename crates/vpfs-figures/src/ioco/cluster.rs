@@ -45,6 +45,7 @@ impl Medium {
         let mut scenario = base.clone();
         scenario.servers = vec![self.servers(servers)];
         scenario.jitter = if self == Self::Hdd { testbed::ETHERNET_JITTER } else { testbed::INFINIBAND_JITTER };
+        scenario.skew = scenario.jitter;
         self.set_depth(&mut scenario);
         scenario
     }

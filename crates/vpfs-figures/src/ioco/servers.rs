@@ -31,9 +31,7 @@ pub(super) fn run() -> Result<Section, SimError> {
          should stay constant.",
     );
     let section = Medium::ALL.into_iter().fold(section, |section, medium| {
-        section
-            .figure(chart(medium, &points), format!("Fig. 7, {}", medium.name()))
-            .table(table(medium, &points))
+        section.figure(chart(medium, &points), format!("Fig. 7, {}", medium.name())).table(table(medium, &points))
     });
     Ok(checks(&points).into_iter().fold(scenario::assumptions(section, TEXT), Section::check))
 }

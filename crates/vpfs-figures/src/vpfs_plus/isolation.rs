@@ -8,6 +8,8 @@
 //!
 //! The bars without management and of SFQ(D) are those of [vPFS Fig. 7], and count there.
 
+use std::time::Duration;
+
 use vpfs_core::{Bytes, Cap};
 use vpfs_model::plan::{Btio, BtioClass};
 use vpfs_report::{Axis, Check, Kind, Measured, Section};
@@ -74,10 +76,19 @@ fn capped(base: &Scenario) -> Trial {
     Trial { scenario, policy: "SFQ(D)" }
 }
 
+/// The same scenario with class C, whose processes take time to exchange data in each burst.
 pub(crate) fn class_c(base: &Scenario) -> Scenario {
     let mut scenario = base.clone();
     if let Workload::Btio(btio) = &base.apps[0].workload {
-        scenario.apps[0].workload = Workload::Btio(Btio { iterations: btio.iterations, ..Btio::class(BtioClass::C) });
+        let class = Btio::class(BtioClass::C);
+        let [write, read] = contention::EXCHANGE.map(Duration::from_secs_f64);
+        scenario.apps[0].workload = Workload::Btio(Btio {
+            iterations: btio.iterations,
+            total_bytes: class.total_bytes / u64::from(class.iterations) * u64::from(btio.iterations),
+            think_write: class.think_write + write,
+            think_read: class.think_read + read,
+            ..class
+        });
     }
     scenario
 }

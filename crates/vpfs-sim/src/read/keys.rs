@@ -67,7 +67,10 @@ pub(super) const ROOT: Section = Section {
         key("by_server", SWITCH, "Results include each application's service at each server.").default("off"),
         key("trace", SWITCH, "Results list each call that moved data.").default("off"),
         key("servers", Kind::List("[[servers]]"), "The servers."),
-        key("jitter", TIME, "The largest random delay of each request on its way to a server: a third each of its application, process and itself.")
+        key("jitter", TIME, "The largest random delay of each request on its way to a server.")
+            .default("0s")
+            .range("0s", "10s"),
+        key("skew", TIME, "The largest delay that all requests of an application share, and those of each process.")
             .default("0s")
             .range("0s", "10s"),
         key("node_link", Kind::Table("[node_link]"), "The link of each client node.")
@@ -101,6 +104,13 @@ pub(super) const SERVER_GROUP: Section = Section {
             .default("117MB/s")
             .range("1KB/s", "1PB/s"),
         key("link_latency", TIME, "The latency from a client to a server.").default("50us").range("0s", "10s"),
+        key(
+            "flow_buffers",
+            COUNT,
+            "Buffers of 256 KiB through which the data of a request flows, each an access to the device; OrangeFS has 8.",
+        )
+        .default("0")
+        .range("0", "1024"),
         key("metadata_parallel", COUNT, "Metadata operations served at once.").default("1").range("1", "1000"),
     ],
 };

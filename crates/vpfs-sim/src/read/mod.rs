@@ -55,6 +55,7 @@ fn read(root: &Table<'_>, file: &str, files: Files<'_>) -> Scenario {
         trace: is_on(root, "trace"),
         servers: groups.iter().map(servers::read_group).collect(),
         jitter: root.duration("jitter").unwrap_or_default(),
+        skew: root.duration("skew").unwrap_or_default(),
         node_link: root.has("node_link").then(|| read_node_link(root)),
         peers: servers::read_peers(&root.table("peers", &keys::PEERS)),
         policies,

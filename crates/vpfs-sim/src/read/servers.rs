@@ -23,6 +23,7 @@ pub(super) fn read_group(table: &Table<'_>) -> ServerGroup {
             bytes_per_second: table.number("link_rate").unwrap_or(1),
             latency: table.duration("link_latency").unwrap_or_default(),
         },
+        flow_buffers: table.count("flow_buffers").unwrap_or(0),
     }
 }
 
