@@ -58,7 +58,7 @@ fn jobs_are_those_of_slurm() {
         assert_eq!(of(foreign), auto(), "{foreign}");
     }
     let mut table = AppTable::new(&config);
-    let id = table.assign(job);
+    let (id, _) = table.assign(job);
     assert_eq!(table.get(id).map(|entry| entry.name.as_str()), Some("job:4711"));
 }
 
@@ -69,7 +69,7 @@ fn commands_have_weights_in_their_users_share() {
         let config = Config::parse("f", &format!("{MOUNT}{text}")).unwrap();
         let (who, mut table) = (config.resolve(&|_| Vec::new()), AppTable::new(&config));
         let mut entry = |weight| {
-            let id = table.assign(who.identify_program(&Program { weight, ..SOMEBODY }));
+            let (id, _) = table.assign(who.identify_program(&Program { weight, ..SOMEBODY }));
             let entry = table.get(id).unwrap().clone();
             let place = entry.share.unwrap();
             (entry.name, entry.policy.weight.get(), place.path, place.weight.get())

@@ -287,7 +287,7 @@ mod tests {
         let mut sets = Sets::default();
         sets.put(shared.clock.now(), SetName::parse("slurm").unwrap(), set).unwrap();
         let pushed = sets.apps();
-        let rules = Rules::new(config, Arc::clone(&pushed), &|_| Vec::new());
+        let rules = Rules::new(config, Arc::clone(&pushed), &|_| Vec::new(), &|_| None);
         shared.replace(rules, |apps, _| drop(apps.push(shared.clock.now(), pushed)));
     }
 

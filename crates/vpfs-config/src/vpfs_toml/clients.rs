@@ -183,6 +183,10 @@ impl Identify {
         if let Some((app, _)) = self.rules.iter().find(|(_, matcher)| matcher.has_program(program)) {
             return Identity::App(*app);
         }
+        // It has no address.
+        if let Some(index) = self.pushed.find(Ipv4Addr::UNSPECIFIED.into(), Some(program.uid), program.gids) {
+            return Identity::Pushed(index);
+        }
         let owner = match (self.auto, program.job()) {
             (AutoBy::Off, _) => return Identity::App(self.default),
             (AutoBy::Job, Some(job)) => RunOf::Job(job),

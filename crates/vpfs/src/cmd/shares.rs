@@ -48,7 +48,7 @@ impl Shares {
         let daemon = Daemon::start_in(&environment, config, &[server]).await;
         let mut daemon = daemon.map_err(|error| Exit::Failed(error.to_string()))?;
         let askers = daemon.take_askers();
-        let admin = admin::serve(daemon.config(), &[server], false, (&daemon.observer(), events, askers));
+        let admin = admin::serve(daemon.config(), &[server], false, (&daemon.observer(), daemon.pushes()), (events, askers));
         tracing::info!(policy = daemon.config().scheduler.policy.kind.name(), "requests take turns");
         Ok(Self { daemon, _admin: admin })
     }

@@ -148,8 +148,10 @@ fn explained(config: &Config, client: &Client<'_>, known: &Known) -> String {
         }
         Identity::Auto(key) => {
             let auto = config.setting("apps.auto").unwrap_or_default();
-            (key.to_string(), format!("no rule matches; apps.auto = \"{auto}\" makes one for it"))
+            let pushed = "unless `vpfs app ls` has it";
+            (key.to_string(), format!("no rule matches; apps.auto = \"{auto}\" makes one for it, {pushed}"))
         }
+        Identity::Pushed(_) => unreachable!("a file pushes nothing"),
     };
     let mut text = format!("{name}\n  {why}\n");
     if client.listener.is_none() {
@@ -253,7 +255,7 @@ mod tests {
         let others = "  not root: 10.0.0.1 is not in clients = 10.9.0.1\n  not climate: user 2 is not in uids = 3000-3999\n  \
                       not physics: no group that is stated is in gids = 500, groups = astro, gone; not known here: \
                       group gone\n";
-        let automatic = "host:10.0.0.1\n  no rule matches; apps.auto = \"client-host\" makes one for it\n";
+        let automatic = "host:10.0.0.1\n  no rule matches; apps.auto = \"client-host\" makes one for it, unless `vpfs app ls` has it\n";
         assert_eq!(explain("client-host", nobody, 5334), format!("{automatic}{others}"));
         let default = "other\n  apps.default: no rule matches, and apps.auto makes no application for it\n";
         assert_eq!(explain("off", nobody, 5334), format!("{default}{others}"));
