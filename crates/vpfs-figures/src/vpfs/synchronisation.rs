@@ -16,7 +16,7 @@ use crate::scenario::{self, SEEDS};
 
 const BASE: &str = include_str!("../../../../scenarios/figures/vpfs-table-2.toml");
 /// In seconds.
-const WARM_UP: usize = 20;
+const WARM_UP: usize = 30;
 const SCHEMES: [&str; 2] = ["threshold", "layout"];
 /// The paper's total throughput and standard deviation of one application's, both in MB/s.
 const PAPER: [(f64, f64); 2] = [(540.91, 31.59), (612.08, 2.21)];
