@@ -528,7 +528,9 @@ fn who_waits_for_his_turn_holds_nobody_up() {
     overlay.signal("-HUP");
     assert!(held.wait().expect("it ends").success());
     assert_eq!(count(&slow), 700);
-    assert!(fs::read_dir(&slow).expect("ours").flatten().all(|file| file.metadata().is_ok_and(|file| file.len() == 9000)));
+    assert!(
+        fs::read_dir(&slow).expect("ours").flatten().all(|file| file.metadata().is_ok_and(|file| file.len() == 9000))
+    );
     overlay.unmount();
 }
 

@@ -9,8 +9,14 @@ fn problems(text: &str) -> String {
     Config::parse("f", text).map(|config| config.warnings).unwrap_or_else(|problems| problems).to_string()
 }
 
-const SOMEBODY: Program<'_> =
-    Program { uid: 1000, gids: &[100], cgroup: "/user.slice", executable: "/usr/bin/python3", file: "home/a", weight: None };
+const SOMEBODY: Program<'_> = Program {
+    uid: 1000,
+    gids: &[100],
+    cgroup: "/user.slice",
+    executable: "/usr/bin/python3",
+    file: "home/a",
+    weight: None,
+};
 
 #[test]
 fn programs_match_by_executable_group_and_file() {
@@ -95,7 +101,10 @@ fn mounts_need_no_listener_and_share_by_weight() {
 #[test]
 fn what_a_mount_cannot_know_is_refused_with_the_fix() {
     for (text, expected) in [
-        ("[scheduler]\npolicy = \"isolation\"\n", "f:5: scheduler.policy: isolation judges the storage by what it sees"),
+        (
+            "[scheduler]\npolicy = \"isolation\"\n",
+            "f:5: scheduler.policy: isolation judges the storage by what it sees",
+        ),
         ("[[app]]\nname = \"a\"\nclients = \"10.0.0.1\"\n", "f:6: app.a.clients: has no effect for mounts"),
         ("[[listener]]\nport = 5334\n", "listener: has no effect for mounts"),
         ("[apps]\nauto = \"client-host\"\n", "f:5: apps.auto: is one application for all programs of a mount"),
@@ -109,7 +118,10 @@ fn what_a_mount_cannot_know_is_refused_with_the_fix() {
     }
     let server = "[[server]]\nname = \"s\"\naddress = \"tcp://n1:3334\"\n[[listener]]\nport = 5334\n";
     for (text, expected) in [
-        ("[[app]]\nname = \"a\"\nprograms = \"/bin/*\"\n", "f:8: app.a.programs: is known of programs that use a mount only"),
+        (
+            "[[app]]\nname = \"a\"\nprograms = \"/bin/*\"\n",
+            "f:8: app.a.programs: is known of programs that use a mount only",
+        ),
         ("[apps]\nauto = \"job\"\n", "f:7: apps.auto: \"job\" is known of programs that use a mount only"),
     ] {
         let found = problems(&format!("{server}{text}"));

@@ -207,7 +207,9 @@ impl Filesystem for Fuse {
     }
 
     fn getattr(&self, request: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        self.metadata(request, ino, &[], move |overlay, _| attributes(reply, overlay.inode(ino.0).and_then(|inode| attr::of(&inode))));
+        self.metadata(request, ino, &[], move |overlay, _| {
+            attributes(reply, overlay.inode(ino.0).and_then(|inode| attr::of(&inode)))
+        });
     }
 
     fn setattr(
@@ -447,9 +449,11 @@ impl Filesystem for Fuse {
 
     fn opendir(&self, request: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         let caller = Caller::from(request);
-        self.metadata(request, ino, &[], move |overlay, _| match overlay.inode(ino.0).and_then(|inode| overlay.list(caller, &inode)) {
-            Ok(listing) => reply.opened(FileHandle(overlay.listings.add(listing.into())), FopenFlags::empty()),
-            Err(why) => reply.error(error(why)),
+        self.metadata(request, ino, &[], move |overlay, _| {
+            match overlay.inode(ino.0).and_then(|inode| overlay.list(caller, &inode)) {
+                Ok(listing) => reply.opened(FileHandle(overlay.listings.add(listing.into())), FopenFlags::empty()),
+                Err(why) => reply.error(error(why)),
+            }
         });
     }
 

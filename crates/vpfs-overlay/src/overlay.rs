@@ -23,8 +23,8 @@ use crate::handles::{Content, Handle, Table};
 use crate::inodes::{Inode, Inodes};
 use crate::listing::Listing;
 use crate::names::{Rule, is_reserved, rule};
-use crate::stored::{self, Opened, Stored};
 use crate::shares::Shares;
+use crate::stored::{self, Opened, Stored};
 use crate::trace::Recorder;
 use crate::workers::Workers;
 

@@ -55,7 +55,8 @@ fn deepest(cgroups: &str) -> &str {
 fn weight(pid: u32) -> Option<RunWeight> {
     let mut environment = Vec::new();
     fs::File::open(format!("/proc/{pid}/environ")).ok()?.take(ENVIRONMENT_MAX).read_to_end(&mut environment).ok()?;
-    let value = |variable: &[u8]| variable.strip_prefix(RunWeight::VARIABLE.as_bytes())?.strip_prefix(b"=")?.to_vec().into();
+    let value =
+        |variable: &[u8]| variable.strip_prefix(RunWeight::VARIABLE.as_bytes())?.strip_prefix(b"=")?.to_vec().into();
     let found: Vec<u8> = environment.split(|byte| *byte == 0).find_map(value)?;
     RunWeight::new(std::str::from_utf8(&found).ok()?.parse().ok()?)
 }
@@ -88,7 +89,10 @@ mod tests {
 
     #[test]
     fn the_deepest_control_group_counts() {
-        assert_eq!(deepest("0::/system.slice/slurmstepd.scope/job_7/step_0\n"), "/system.slice/slurmstepd.scope/job_7/step_0");
+        assert_eq!(
+            deepest("0::/system.slice/slurmstepd.scope/job_7/step_0\n"),
+            "/system.slice/slurmstepd.scope/job_7/step_0"
+        );
         assert_eq!(deepest("4:memory:/slurm/uid_1/job_7\n1:name=systemd:/user.slice\n0::/\n"), "/slurm/uid_1/job_7");
         assert_eq!(deepest("0::/a:b\n"), "/a:b");
         assert_eq!(deepest(""), "");

@@ -38,7 +38,8 @@ impl Turns {
     /// Asks for the turn of a request of `bytes`, 0 for metadata. It may have come at once; otherwise, whoever asked
     /// says what to do then.
     pub fn ask(&self, app: AppId, op: OpKind, bytes: u64) -> Result<Turn, Waiting> {
-        let ticket = Arc::new(Ticket { state: Mutex::new(State::Asked), op, gate: self.gate.clone(), arrived: self.gate.now() });
+        let ticket =
+            Arc::new(Ticket { state: Mutex::new(State::Asked), op, gate: self.gate.clone(), arrived: self.gate.now() });
         self.gate.enqueue_program(&ticket, app, op, bytes);
         let request = match *ticket.lock() {
             State::Called(request) => request,

@@ -222,7 +222,7 @@ mod tests {
             (app("\"clients\": [\"10.0.0.300\"]"), "clients: "),
             (app("\"uids\": [\"9-7\"]"), "write numbers"),
             (app("\"uids\": [-1]"), "IdText"),
-            (app("\"share\": \"a//b\", \"uids\": [1]"), "such as \"physics/alice\""),
+            (app("\"share\": \"a//b\", \"uids\": [1]"), "is not a path of shares"),
             (app("\"cap\": \"0GB/s\", \"uids\": [1]"), "would block all"),
             (app("\"cap\": \"5\", \"uids\": [1]"), "cap: "),
             (problem("{\"version\": 1, \"ttl\": \"5\", \"apps\": []}"), "ttl: "),

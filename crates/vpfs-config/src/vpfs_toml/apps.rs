@@ -207,7 +207,8 @@ fn read_auto_by(reader: &Reader<'_>, are_mounts: bool) -> AutoBy {
             AutoBy::Uid
         }
         AutoBy::Job if !are_mounts => {
-            reader.refuse("auto", "\"job\" is known of programs that use a mount only; write \"uid\" or \"client-host\"");
+            reader
+                .refuse("auto", "\"job\" is known of programs that use a mount only; write \"uid\" or \"client-host\"");
             AutoBy::Uid
         }
         by => by,
@@ -410,12 +411,7 @@ fn cap_rate(text: &str, capacity: Option<Rate>) -> Result<Rate, String> {
 
 /// Warns about applications that no client can belong to, since they have neither a rule nor a listener, or since each
 /// listener has an application; `listeners` are those.
-pub(crate) fn warn_of_unreachable(
-    root: &Reader<'_>,
-    apps: &Apps,
-    listeners: &[Option<AppIndex>],
-    are_mounts: bool,
-) {
+pub(crate) fn warn_of_unreachable(root: &Reader<'_>, apps: &Apps, listeners: &[Option<AppIndex>], are_mounts: bool) {
     let all_are_bound = listeners.iter().all(Option::is_some);
     for (index, app) in apps.list.iter().enumerate() {
         let index = AppIndex(index);

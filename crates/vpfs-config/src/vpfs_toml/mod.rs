@@ -2,6 +2,7 @@
 
 pub(crate) mod accounts;
 pub(crate) mod app_entry;
+mod app_keys;
 pub(crate) mod app_table;
 pub(crate) mod apps;
 mod brackets;
@@ -15,6 +16,7 @@ mod host_refusals;
 mod hosts;
 mod ignored;
 pub(crate) mod keys;
+mod kinds;
 mod limit_keys;
 pub(crate) mod limits;
 pub(crate) mod manual;

@@ -74,7 +74,9 @@ impl Address {
         }
         match rest.split_once(':') {
             Some((host, port)) if is_host_name(host) => match port.parse() {
-                Ok(port) if port > 0 => Ok(Self { protocol: Some(protocol), text: text.to_owned(), host: host.to_owned(), port }),
+                Ok(port) if port > 0 => {
+                    Ok(Self { protocol: Some(protocol), text: text.to_owned(), host: host.to_owned(), port })
+                }
                 _ => refuse("has no port between 1 and 65535"),
             },
             Some(_) => refuse("has no valid host"),
@@ -214,7 +216,8 @@ pub(crate) fn read_servers(root: &Reader<'_>, addresses: &mut Addresses) -> Vec<
         servers.push(Server { name, address });
     }
     if servers.iter().any(Server::is_mount) && !servers.iter().all(Server::is_mount) {
-        let message = "has mounts and servers; their programs and clients are told apart by different rules, so write two files";
+        let message =
+            "has mounts and servers; their programs and clients are told apart by different rules, so write two files";
         root.cx.refuse(0, "server", message);
     }
     if root.list("server").is_empty() {

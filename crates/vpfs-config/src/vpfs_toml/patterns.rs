@@ -23,11 +23,9 @@ impl Patterns {
             match value.get_ref().as_str().map(Pattern::new) {
                 Some(Ok(pattern)) => patterns.push(pattern),
                 Some(Err(error)) => reader.cx.refuse(reader.cx.line_of(value), reader.path(key), error.to_string()),
-                None => reader.cx.refuse(
-                    reader.cx.line_of(value),
-                    reader.path(key),
-                    reader.mismatch(key, value.get_ref()),
-                ),
+                None => {
+                    reader.cx.refuse(reader.cx.line_of(value), reader.path(key), reader.mismatch(key, value.get_ref()))
+                }
             }
         }
         let texts = patterns.iter().map(Pattern::as_str);

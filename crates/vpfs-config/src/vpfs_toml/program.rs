@@ -60,4 +60,3 @@ impl Program<'_> {
         job.strip_prefix("job_")?.parse().ok().filter(|_| is_slurms)
     }
 }
-

@@ -58,9 +58,9 @@ impl Mount {
         let regions = self.regions.as_deref().map(Regions::read).transpose()?;
         let config = self.config.as_deref().map(|path| shares::load(path, self.server.as_deref())).transpose()?;
         let events = Events::default();
-        let (level, is_json) = config.as_ref().map_or((LogLevel::Info, false), |(config, _)| {
-            (config.log.level, config.log.format == LogFormat::Json)
-        });
+        let (level, is_json) = config
+            .as_ref()
+            .map_or((LogLevel::Info, false), |(config, _)| (config.log.level, config.log.format == LogFormat::Json));
         let log = log::start(level, is_json, &events)?;
         let (recorder, writer) = self.trace.as_deref().map(record).transpose()?.unzip();
         let (classes, rules) = regions.map_or_else(Default::default, |regions| (regions.classes, regions.rules));

@@ -166,7 +166,6 @@ impl Proxy {
         };
         daemon.map_err(|error| Exit::Failed(error.to_string()))
     }
-
 }
 
 /// The signals that a proxy handles.
@@ -220,7 +219,8 @@ fn listeners(config: &Config, servers: &[ServerId]) -> String {
 
 /// For example `2 servers of NFS`.
 fn servers_of_protocols(config: &Config) -> String {
-    let of = |protocol: Protocol| config.servers.iter().filter(|server| server.address.protocol() == Some(protocol)).count();
+    let of =
+        |protocol: Protocol| config.servers.iter().filter(|server| server.address.protocol() == Some(protocol)).count();
     let counts = [(of(Protocol::OrangeFs), "OrangeFS"), (of(Protocol::Nfs), "NFS")];
     let named = counts.iter().filter(|(number, _)| *number > 0);
     named.map(|(number, name)| format!("{} of {name}", count(*number, "server"))).collect::<Vec<_>>().join(", ")

@@ -33,7 +33,9 @@ pub(super) fn load(path: &Path, name: Option<&str>) -> Result<(Config, ServerId)
         (Some(name), _) => config.server(name).map_err(Exit::Usage)?,
         (None, 1) => ServerId(0),
         (None, _) => here().ok_or_else(|| {
-            Exit::Usage(format!("{path} has no mount://{own}; add a [[server]] for this host, or name one with --server"))
+            Exit::Usage(format!(
+                "{path} has no mount://{own}; add a [[server]] for this host, or name one with --server"
+            ))
         })?,
     };
     Ok((config, server))
@@ -48,7 +50,8 @@ impl Shares {
         let daemon = Daemon::start_in(&environment, config, &[server]).await;
         let mut daemon = daemon.map_err(|error| Exit::Failed(error.to_string()))?;
         let askers = daemon.take_askers();
-        let admin = admin::serve(daemon.config(), &[server], false, (&daemon.observer(), daemon.pushes()), (events, askers));
+        let admin =
+            admin::serve(daemon.config(), &[server], false, (&daemon.observer(), daemon.pushes()), (events, askers));
         tracing::info!(policy = daemon.config().scheduler.policy.kind.name(), "requests take turns");
         Ok(Self { daemon, _admin: admin })
     }
