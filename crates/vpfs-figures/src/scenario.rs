@@ -23,7 +23,8 @@ pub(crate) fn seeded(scenario: &Scenario, seed: u64) -> Scenario {
     Scenario { seed, ..scenario.clone() }
 }
 
-/// What a scenario file says of its assumptions and sources, as a table: the comments at its head, an item for each "- ".
+/// What a scenario file says of its assumptions and sources, as a table: the comments at its head, an item for each "-
+/// ".
 pub(crate) fn assumptions(section: Section, text: &str) -> Section {
     let head = text.lines().map_while(|line| line.strip_prefix('#')).map(str::trim);
     let mut items: Vec<String> = Vec::new();

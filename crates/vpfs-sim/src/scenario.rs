@@ -33,8 +33,8 @@ pub struct Scenario {
     pub servers: Vec<ServerGroup>,
     /// The largest random delay of each request on its way to a server: clients do not reach all servers at once.
     pub jitter: Duration,
-    /// The largest random delay that all requests of an application share, and as much again those of each process: they
-    /// do not begin at the same instant.
+    /// The largest random delay that all requests of an application share, and as much again those of each process:
+    /// they do not begin at the same instant.
     pub skew: Duration,
     /// The link of each client node; `None`: only the servers' links are a limit.
     pub node_link: Option<LinkProfile>,
@@ -85,8 +85,8 @@ pub struct ServerGroup {
     pub role: Role,
     /// A server's link, equal in both directions.
     pub link: LinkProfile,
-    /// Buffers of 256 KiB through which each request's data flows between link and device, each of them an access to the
-    /// device; zero: a request is one access.
+    /// Buffers of 256 KiB through which each request's data flows between link and device, each of them an access to
+    /// the device; zero: a request is one access.
     pub flow_buffers: u32,
 }
 

@@ -15,8 +15,8 @@ use crate::peer_network::Exchange;
 use crate::scenario::ServerGroup;
 
 /// Data flows in pieces of this size, OrangeFS's flow buffers. With [`ServerGroup::flow_buffers`], each is an access to
-/// the device. Otherwise a request is one access: the device starts a write when the first piece has arrived, and a read's
-/// reply lags its device by one piece.
+/// the device. Otherwise a request is one access: the device starts a write when the first piece has arrived, and a
+/// read's reply lags its device by one piece.
 pub(crate) const FLOW_BUFFER: u64 = 256 << 10;
 
 /// One server's part of a call.
@@ -331,7 +331,8 @@ impl Server {
         self.arm_device(now, calendar);
     }
 
-    /// Sends a piece that was read; or all that was, the last flow buffer when the device is done and the others before.
+    /// Sends a piece that was read; or all that was, the last flow buffer when the device is done and the others
+    /// before.
     fn reply(&mut self, read: Time, part: u32, piece: u64, nodes: &mut [NodeLink]) {
         let entry = &mut self.parts[part as usize];
         let len = if self.flow.is_buffered(entry) { piece } else { entry.bytes };

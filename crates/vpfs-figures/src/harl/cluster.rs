@@ -1,4 +1,5 @@
-//! The cluster of [HARL §IV-A], as the simulator and as the cost model see it. The scenario file states the assumptions.
+//! The cluster of [HARL §IV-A], as the simulator and as the cost model see it. The scenario file states the
+//! assumptions.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! [IOCO Fig. 3 and 5]: when each of eight servers finishes its part of ten applications' requests.
 //!
-//! As in the paper: one process each, one read of 4 MB, 64 KB strips. [IOCO §2] has InfiniBand for the disks too. Charts
-//! show the first run.
+//! As in the paper: one process each, one read of 4 MB, 64 KB strips. [IOCO §2] has InfiniBand for the disks too.
+//! Charts show the first run.
 
 use vpfs_report::{Axis, Check, Measured, Plot, Section, Series};
 use vpfs_sim::{CallTrace, Results, Scenario, ServerGroup, SimError, parallel};
@@ -13,8 +13,8 @@ use crate::testbed;
 const TEXT: &str = include_str!("../../../../scenarios/figures/ioco-3.toml");
 const SERVERS: u32 = 8;
 
-/// Largest by smallest finish time in both orders, and the reduction of the mean completion time in %, for disks and for
-/// flash.
+/// Largest by smallest finish time in both orders, and the reduction of the mean completion time in %, for disks and
+/// for flash.
 const PAPERS: [(f64, f64, f64); 2] = [(4.4, 1.3, 29.8), (3.1, 1.2, 19.5)];
 
 /// The runs of one environment under one policy.

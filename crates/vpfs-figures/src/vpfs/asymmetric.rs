@@ -108,8 +108,8 @@ impl Outcomes {
         Measured::of(self.of(policy, pattern, ratio).map(|outcome| outcome.ratio))
     }
 
-    /// The traffic of coordination in all runs with the first seed that the figure's threshold leaves, in % of that with
-    /// the other.
+    /// The traffic of coordination in all runs with the first seed that the figure's threshold leaves, in % of that
+    /// with the other.
     fn left(&self, amount: fn(&CoordinationResults) -> u64) -> f64 {
         let sum = |policy| {
             let with = |outcome: &&Outcome| outcome.point.policy == policy && outcome.point.seed == SEEDS[0];

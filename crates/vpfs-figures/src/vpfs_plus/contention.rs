@@ -47,8 +47,8 @@ pub(crate) struct Trial {
     pub(crate) policy: &'static str,
 }
 
-/// Seconds that the processes of BTIO's full subtype exchange data before a burst is written, and after it was read: with
-/// what the servers need alone, half a second, the 4 s and 3 s of [vPFS Fig. 8].
+/// Seconds that the processes of BTIO's full subtype exchange data before a burst is written, and after it was read:
+/// with what the servers need alone, half a second, the 4 s and 3 s of [vPFS Fig. 8].
 pub(crate) const EXCHANGE: [f64; 2] = [3.5, 2.5];
 
 /// Seconds of a trial's small application that are simulated as computation, but are I/O.

@@ -30,8 +30,9 @@ const NATIVE: usize = 0;
 const SFQ: usize = 1;
 const CAPPED: usize = 2;
 const PLUS: usize = 3;
-/// Additional run time, and I/O throughput relative to alone, both in %, in the order of [`WAYS`] [vPFS+ §V-B]. SFQ(D)+:
-/// for class A its throughput is 3.35 times that of SFQ(D); for class C the text says that it does no better than SFQ(D).
+/// Additional run time, and I/O throughput relative to alone, both in %, in the order of [`WAYS`] [vPFS+ §V-B].
+/// SFQ(D)+: for class A its throughput is 3.35 times that of SFQ(D); for class C the text says that it does no better
+/// than SFQ(D).
 const RUN_TIMES: [[f64; 4]; 2] = [[228.8, 153.3, 1.9, 20.0], [75.0, 20.3, 1.1, 20.3]];
 const THROUGHPUTS: [[f64; 4]; 2] = [[7.5, 16.8, 93.2, 3.35 * 16.8], [31.6, 72.1, 98.5, 72.1]];
 

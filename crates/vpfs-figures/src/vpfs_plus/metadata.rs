@@ -15,11 +15,12 @@ const SERVER: usize = 0;
 /// Intervals of one second that form one value of the series.
 const WINDOW: usize = 10;
 
-/// When the paper's first application begins to write, which the number of directories and files was chosen for, and when
-/// it ends; the same for its second one, in seconds.
+/// When the paper's first application begins to write, which the number of directories and files was chosen for, and
+/// when it ends; the same for its second one, in seconds.
 const WRITING: [(f64, f64); 2] = [(160.0, 260.0), (300.0, 360.0)];
 
-/// The same placement of directories on servers, which the seed selects, with one queue for data and metadata, and with a queue for each.
+/// The same placement of directories on servers, which the seed selects, with one queue for data and metadata, and with
+/// a queue for each.
 struct Placement {
     seed: u64,
     one: Results,
