@@ -182,7 +182,7 @@ fn read_exempt(reader: &Reader<'_>) -> bool {
     if is_exempt {
         let caps = ["cap", "server_cap", "burst"];
         let promises = ["target_rate", "server_target_rate", "deadline", "min_rate", "server_min_rate", "latency"];
-        for key in ["weight"].into_iter().chain(caps).chain(promises).filter(|key| reader.has(key)) {
+        for key in ["weight"].into_iter().chain(caps).chain(promises).filter(|key| reader.differs(key)) {
             reader.refuse(key, "has no effect with exempt = \"on\"; remove one of them");
         }
     }
