@@ -137,10 +137,10 @@ fn a_figure_is_reproduced_with_verdicts_data_and_pictures() {
     let list = run(&mut command(dir.path(), &["reproduce", "--list"]));
     assert!(list.lines().any(|line| line.starts_with("vpfs-plus-2 ")), "{list}");
     let table = run(&mut command(dir.path(), &["reproduce", "vpfs-plus-2", "-q", "--out", "out"]));
-    assert!(table.contains("checks pass") && table.contains("out/report.html"), "{table}");
+    assert!(table.contains("rows with a paper's value agree") && table.contains("out/report.html"), "{table}");
     let out = dir.path().join("out");
     assert!(file(&out, "report.html").contains("<svg"));
-    assert!(file(&out, "report.txt").contains("checks pass"));
+    assert!(file(&out, "report.txt").contains("rows with a paper's value agree"));
     assert!(file(&out, "vpfs-plus-2-1.svg").contains("<svg") && !file(&out, "vpfs-plus-2-1.csv").is_empty());
     let json: Value = serde_json::from_str(&file(&out, "vpfs-plus-2.json")).expect("valid JSON");
     assert!(json["checks"][0]["verdict"].is_string(), "{json}");
