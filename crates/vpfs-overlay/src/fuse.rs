@@ -26,7 +26,7 @@ use crate::caller::Caller;
 use crate::handles::Content;
 use crate::inodes::{Inode, lock};
 use crate::listing::Entry;
-use crate::overlay::{Changes, Overlay};
+use crate::overlay::{Changes, Overlay, text};
 use crate::shares::Shares;
 
 /// How long the kernel believes attributes and names, which others may change in the source.
@@ -126,7 +126,10 @@ impl Fuse {
         data: &[u8],
         work: impl FnOnce(&Overlay, &[u8]) + Send + 'static,
     ) {
-        let app = |shares: &Shares| shares.app_of(&self.0, Caller::from(request), ino.0);
+        let app = |shares: &Shares| {
+            let file = self.0.inode(ino.0).map(|inode| text(&self.0.below(&inode))).unwrap_or_default();
+            shares.app_of(Caller::from(request), &file)
+        };
         self.in_turn((OpKind::Metadata, 0), app, data, |overlay, data| {
             work(overlay, data);
             0
@@ -141,7 +144,11 @@ impl Fuse {
         data: &[u8],
         work: impl FnOnce(&Overlay, &[u8]) -> u64 + Send + 'static,
     ) {
-        let app = |shares: &Shares| self.0.handles.get(fh.0).map_or(AppId(0), |handle| shares.app_of_handle(&handle));
+        let app = |shares: &Shares| {
+            // A handle that does not exist is refused later.
+            let handle = self.0.handles.get(fh.0).ok();
+            handle.and_then(|handle| Some(shares.app_of_opener(handle.opener.as_ref()?))).unwrap_or_default()
+        };
         self.in_turn((op, bytes), app, data, work);
     }
 

@@ -173,11 +173,9 @@ impl Overlay {
             Some(stored) => Content::Regions(Opened::new(Arc::clone(stored), &inode.fd)?),
             None => Content::Plain(file),
         };
-        let label = self.options.recorder.as_ref().map(|_| {
-            let below = self.below(&inode);
-            Arc::from(self.mountpoint.join(below).to_string_lossy())
-        });
-        let opener = self.shares.as_ref().map(|shares| shares.opener(self, caller, &inode));
+        let shown = |below| Arc::from(self.mountpoint.join(below).to_string_lossy());
+        let label = self.options.recorder.as_ref().map(|_| shown(self.below(&inode)));
+        let opener = self.shares.as_ref().map(|shares| shares.opener(caller, text(&self.below(&inode))));
         Ok(Handle { inode, content, backing: None, label, opener })
     }
 
@@ -329,6 +327,10 @@ fn doom((map, stored): (OwnedFd, Arc<Stored>)) -> Result<()> {
     Ok(())
 }
 
+pub(crate) fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
 fn refuse_reserved(name: &OsStr) -> Result<()> {
     if is_reserved(name.as_bytes()) { Err(Errno::PERM) } else { Ok(()) }
 }
@@ -337,5 +339,5 @@ fn refuse_reserved(name: &OsStr) -> Result<()> {
 /// Who syncs what is written is not decided here, so that it happens once.
 fn flags_of(flags: i32) -> OFlags {
     let not_ours = OFlags::DIRECT | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::SYNC | OFlags::DSYNC;
-    OFlags::from_bits_retain(flags.cast_unsigned()) - not_ours | OFlags::CLOEXEC
+    (OFlags::from_bits_retain(flags.cast_unsigned()) - not_ours) | OFlags::CLOEXEC
 }

@@ -61,9 +61,12 @@ fn weight(pid: u32) -> Option<RunWeight> {
     RunWeight::new(std::str::from_utf8(&found).ok()?.parse().ok()?)
 }
 
-/// Programs that were seen a moment ago.
+/// A process and its user.
+type Process = (u32, u32);
+
+/// Programs that were seen a moment ago, and when.
 #[derive(Debug, Default)]
-pub(crate) struct Programs(Mutex<HashMap<(u32, u32), (Instant, Arc<Program>)>>);
+pub(crate) struct Programs(Mutex<HashMap<Process, (Instant, Arc<Program>)>>);
 
 impl Programs {
     pub(crate) fn get(&self, caller: Caller) -> Arc<Program> {

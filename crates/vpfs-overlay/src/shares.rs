@@ -7,9 +7,7 @@ use vpfs_core::{AppId, OpKind};
 use vpfs_proxy::Turns;
 
 use crate::caller::Caller;
-use crate::handles::Handle;
-use crate::inodes::{Inode, lock};
-use crate::overlay::Overlay;
+use crate::inodes::lock;
 use crate::programs::{Program, Programs};
 use crate::workers::{Workers, start};
 
@@ -54,26 +52,16 @@ impl Shares {
         waiting.then(Box::new(move |turn| start(move || turn.done(work(&data.bytes)))));
     }
 
-    /// The application of a request about the file with this number.
-    pub(crate) fn app_of(&self, overlay: &Overlay, caller: Caller, number: u64) -> AppId {
-        let inode = overlay.inode(number).ok();
-        let (program, file) = self.look(overlay, caller, inode.as_deref());
-        self.app(&program, &file)
+    /// The application of a request of a program about the file at this path below the mount.
+    pub(crate) fn app_of(&self, caller: Caller, file: &str) -> AppId {
+        self.app(&self.programs.get(caller), file)
     }
 
-    pub(crate) fn opener(&self, overlay: &Overlay, caller: Caller, inode: &Inode) -> Opener {
-        let (program, file) = self.look(overlay, caller, Some(inode));
-        Opener { program, file, app: AtomicU64::new(u64::MAX) }
+    pub(crate) fn opener(&self, caller: Caller, file: String) -> Opener {
+        Opener { program: self.programs.get(caller), file, app: AtomicU64::new(u64::MAX) }
     }
 
-    /// The program that asks, and its file.
-    fn look(&self, overlay: &Overlay, caller: Caller, inode: Option<&Inode>) -> (Arc<Program>, String) {
-        let file = inode.map(|inode| overlay.below(inode).to_string_lossy().into_owned());
-        (self.programs.get(caller), file.unwrap_or_default())
-    }
-
-    pub(crate) fn app_of_handle(&self, handle: &Handle) -> AppId {
-        let Some(opener) = &handle.opener else { return AppId(0) };
+    pub(crate) fn app_of_opener(&self, opener: &Opener) -> AppId {
         let (known, rules) = (opener.app.load(Relaxed), self.turns.generation() & u64::from(u32::MAX));
         if known >> 32 == rules && known != u64::MAX {
             return AppId(u32::try_from(known & u64::from(u32::MAX)).unwrap_or_default());

@@ -1,5 +1,5 @@
-//! Gives each change of addresses, ids and pushed applications to the daemon, reports what is missing, and keeps what is
-//! known.
+//! Gives each change of addresses, ids and pushed applications to the daemon, reports what is missing, and keeps what
+//! is known.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -15,7 +15,7 @@ use crate::event_log::{EventLog, is_important};
 use crate::learned::Known;
 use crate::mailbox::{Dispatched, Mailbox};
 use crate::outbox::{Incoming, Outbox};
-use crate::turns::Ticket;
+use crate::ticket::Ticket;
 
 /// One node, shared by all sessions of a server.
 ///

@@ -46,6 +46,7 @@ mod sockets;
 mod start_error;
 mod state_dir;
 mod stream;
+mod ticket;
 mod turns;
 
 pub use accounts::account_id;

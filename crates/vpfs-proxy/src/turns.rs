@@ -1,7 +1,7 @@
 //! Requests of programs on this host, which threads serve: a mount has no connections.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use vpfs_config::Program;
 use vpfs_core::{AppId, OpKind, Time};
@@ -9,6 +9,7 @@ use vpfs_node::{RequestKey, Served};
 
 use crate::gate::Gate;
 use crate::shared::Shared;
+use crate::ticket::Ticket;
 
 /// Where the requests of programs wait for their turn. Copies are the same place.
 #[derive(Clone)]
@@ -37,15 +38,17 @@ impl Turns {
 
     /// Asks for the turn of a request of `bytes`, 0 for metadata. It may have come at once; otherwise, whoever asked
     /// says what to do then.
+    ///
+    /// # Errors
+    /// The request, if it has to wait.
     pub fn ask(&self, app: AppId, op: OpKind, bytes: u64) -> Result<Turn, Waiting> {
-        let ticket =
-            Arc::new(Ticket { state: Mutex::new(State::Asked), op, gate: self.gate.clone(), arrived: self.gate.now() });
+        let asked = Asked { gate: Arc::clone(&self.gate), op, arrived: self.gate.now() };
+        let ticket = Arc::<Ticket>::default();
         self.gate.enqueue_program(&ticket, app, op, bytes);
-        let request = match *ticket.lock() {
-            State::Called(request) => request,
-            _ => return Err(Waiting(Arc::clone(&ticket))),
-        };
-        Ok(ticket.turn(request))
+        match ticket.called() {
+            Some(request) => Ok(asked.turn(request)),
+            None => Err(Waiting { ticket, asked }),
+        }
     }
 }
 
@@ -55,55 +58,32 @@ impl fmt::Debug for Turns {
     }
 }
 
+struct Asked {
+    gate: Arc<Gate>,
+    op: OpKind,
+    arrived: Time,
+}
+
+impl Asked {
+    fn turn(self, request: RequestKey) -> Turn {
+        let Self { gate, op, arrived } = self;
+        let served = Served { op, bytes: 0, arrived, dispatched: gate.now(), answered: false };
+        Turn { gate, request, served }
+    }
+}
+
 /// A request whose turn has not come. It must be told what to do then.
 #[must_use = "its turn comes, and nobody would end it"]
-pub struct Waiting(Arc<Ticket>);
+pub struct Waiting {
+    ticket: Arc<Ticket>,
+    asked: Asked,
+}
 
 impl Waiting {
     /// Calls `work` when the request's turn comes, now if it has come meanwhile.
     pub fn then(self, work: Work) {
-        let mut state = self.0.lock();
-        match *state {
-            State::Called(request) => {
-                drop(state);
-                work(self.0.turn(request));
-            }
-            _ => *state = State::Told(work),
-        }
-    }
-}
-
-/// A request that waits in a gate.
-pub(crate) struct Ticket {
-    state: Mutex<State>,
-    op: OpKind,
-    gate: Arc<Gate>,
-    arrived: Time,
-}
-
-enum State {
-    Asked,
-    Told(Work),
-    Called(RequestKey),
-}
-
-impl Ticket {
-    /// Its turn has come.
-    pub(crate) fn call(self: Arc<Self>, request: RequestKey) {
-        let before = std::mem::replace(&mut *self.lock(), State::Called(request));
-        if let State::Told(work) = before {
-            work(self.turn(request));
-        }
-    }
-
-    fn turn(&self, request: RequestKey) -> Turn {
-        let Self { op, arrived, .. } = *self;
-        let served = Served { op, bytes: 0, arrived, dispatched: self.gate.now(), answered: false };
-        Turn { gate: Arc::clone(&self.gate), request, served }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let asked = self.asked;
+        self.ticket.then(Box::new(move |request| work(asked.turn(request))));
     }
 }
 
