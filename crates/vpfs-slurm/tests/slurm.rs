@@ -130,7 +130,7 @@ fn a_mistake_has_its_line_and_remedy() {
         (rule("qos = [1]"), "a list of names"),
         (rule("licence = \"fastio\""), "did you mean \"license\"?"),
         (rule("share = \"{acount}/{user}\""), "there are {account}, {user}, {qos}, {partition}, {job}"),
-        (rule("share = \"a b\""), "such as \"physics/alice\""),
+        (rule("share = \"a b\""), "is not a path of shares"),
         (rule("cap = \"2GB\""), "slurm.toml:4: rule.cap: "),
         (rule("cap = \"0MB/s\""), "would block all requests"),
     ] {
