@@ -15,21 +15,21 @@ const TOLERANCE_PERCENT: u64 = 20;
 /// Operations of a proxy: name, `vpfs workload` for a given number of operations, few and many of them, and the
 /// expected instructions of one.
 const PROXIED: [(&str, &[&str], [u64; 2], u64); 5] = [
-    ("series of 24 metadata operations", &["md", "-n", "1", "--listings", "0", "--items"], [100, 300], 3_000_000),
-    ("write of 4 KiB", &["ior", "-n", "1", "-w", "-t", "4KiB", "-b", "4KiB", "-s"], [200, 600], 119_000),
-    ("write and read of 4 KiB", &["ior", "-n", "1", "-w", "-r", "-t", "4KiB", "-b", "4KiB", "-s"], [200, 600], 249_000),
-    ("write of 1 MiB", &["ior", "-n", "1", "-w", "-t", "1MiB", "-b", "1MiB", "-s"], [50, 150], 292_000),
-    ("write and read of 1 MiB", &["ior", "-n", "1", "-w", "-r", "-t", "1MiB", "-b", "1MiB", "-s"], [50, 150], 530_000),
+    ("series of 24 metadata operations", &["md", "-n", "1", "--listings", "0", "--items"], [100, 300], 2_702_000),
+    ("write of 4 KiB", &["ior", "-n", "1", "-w", "-t", "4KiB", "-b", "4KiB", "-s"], [200, 600], 107_700),
+    ("write and read of 4 KiB", &["ior", "-n", "1", "-w", "-r", "-t", "4KiB", "-b", "4KiB", "-s"], [200, 600], 226_600),
+    ("write of 1 MiB", &["ior", "-n", "1", "-w", "-t", "1MiB", "-b", "1MiB", "-s"], [50, 150], 264_500),
+    ("write and read of 1 MiB", &["ior", "-n", "1", "-w", "-r", "-t", "1MiB", "-b", "1MiB", "-s"], [50, 150], 475_000),
 ];
 
 /// Policies, and the expected instructions for a request: enqueue, dispatch, complete.
 const POLICIES: [(&str, u64); 6] = [
-    ("isolation", 3_400),
-    ("fifo", 810),
-    ("sfq-d", 2_030),
-    ("sfq-d-plus", 1_800),
-    ("two-level", 3_730),
-    ("ioco", 1_010),
+    ("isolation", 3_800),
+    ("fifo", 932),
+    ("sfq-d", 2_270),
+    ("sfq-d-plus", 1_950),
+    ("two-level", 3_800),
+    ("ioco", 1_160),
 ];
 const REQUESTS: [u64; 2] = [2_000, 6_000];
 
