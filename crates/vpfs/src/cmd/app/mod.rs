@@ -20,9 +20,9 @@ pub(super) use list::{some, users};
 
 /// Give clients a share for some time, without a change of the configuration
 ///
-/// Proxies hold such applications until their time is over, also over restarts and upgrades. Rules of [[app]] in the
+/// Proxies hold such applications until their time is over, also over restarts and upgrades. Rules of `[[app]]` in the
 /// configuration go first. Root may change them on the proxies' own hosts; everybody else, and --remote, needs the
-/// token of an [[owner]].
+/// token of an `[[owner]]`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs app set ior --weight 4 --clients c0[12-15] --for 2h\n  \
@@ -63,7 +63,7 @@ struct Rm {
 /// In whose name something is changed.
 #[derive(clap::Args)]
 struct Owner {
-    /// The owner, for which the configuration has an [[owner]]
+    /// The owner, for which the configuration has an `[[owner]]`
     #[arg(long, value_name = "NAME", default_value = "admin")]
     owner: String,
 
