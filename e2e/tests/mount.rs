@@ -503,6 +503,9 @@ fn who_waits_for_his_turn_holds_nobody_up() {
     let slow = overlay.path("src/slow");
     fs::create_dir(&slow).expect("a directory");
     fs::set_permissions(&slow, fs::Permissions::from_mode(0o777)).expect("ours");
+    let checked = output(&mut overlay.command(&["proxy", "--config", "vpfs.toml", "--check", "--connect"]));
+    assert!(String::from_utf8_lossy(&checked.stderr).contains("valid: 1 mount,"), "{checked:?}");
+    assert!(checked.status.success());
     overlay.mount(&["--config", "vpfs.toml"]);
     // More requests than there are threads, or places in the kernel's queue.
     let script = "for i in $(seq 700); do head -c 9000 /dev/zero > slow/$i & done; wait";

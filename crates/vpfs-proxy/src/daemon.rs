@@ -285,8 +285,9 @@ impl Daemon {
         while self.accepting.join_next().await.is_some() {}
         self.sites.close();
         let cut_off = self.shared.end_connections(&self.permits).await;
+        // Threads of a mount may still be ending requests that they have answered.
         debug_assert!(
-            self.shared.gates.iter().all(|gate| gate.is_idle() || gate.is_broken()),
+            self.config.listeners.is_empty() || self.shared.gates.iter().all(|gate| gate.is_idle() || gate.is_broken()),
             "closed connections have no requests"
         );
         debug_assert_eq!(self.held_memory(), 0, "closed connections hold no memory");

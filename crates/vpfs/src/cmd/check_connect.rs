@@ -23,7 +23,7 @@ pub(super) async fn run(config: &Config, servers: &[ServerId]) -> Result<(), Exi
     let (answers, findings) = ask_all(config, servers).await;
     answers.iter().for_each(|answer| eprintln!("{answer}"));
     if findings.is_empty() {
-        eprintln!("the servers agree with the configuration ({} reached)", servers.len());
+        eprintln!("the servers agree with the configuration ({} reached)", answers.len());
         return Ok(());
     }
     Err(Exit::Failed(format!("the servers do not agree with the configuration\n{}", findings.join("\n"))))
@@ -31,10 +31,12 @@ pub(super) async fn run(config: &Config, servers: &[ServerId]) -> Result<(), Exi
 
 /// Asks these servers. A line for each that answers, and for each difference.
 pub(super) async fn ask_all(config: &Config, servers: &[ServerId]) -> (Vec<String>, Vec<String>) {
-    let is_nfs = |id: &ServerId| config.servers[id.index()].address.protocol() == Some(Protocol::Nfs);
-    let (of_nfs, of_orangefs): (Vec<ServerId>, Vec<ServerId>) = servers.iter().copied().partition(is_nfs);
-    let (mut answers, mut findings) = nfs_findings(config, &of_nfs).await;
-    let (more, differences) = orangefs_findings(config, &of_orangefs).await;
+    let of = |protocol: Protocol| -> Vec<ServerId> {
+        let has = |id: &ServerId| config.servers[id.index()].address.protocol() == Some(protocol);
+        servers.iter().copied().filter(has).collect()
+    };
+    let (mut answers, mut findings) = nfs_findings(config, &of(Protocol::Nfs)).await;
+    let (more, differences) = orangefs_findings(config, &of(Protocol::OrangeFs)).await;
     answers.extend(more);
     findings.extend(differences);
     (answers, findings)

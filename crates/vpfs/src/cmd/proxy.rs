@@ -217,10 +217,13 @@ fn listeners(config: &Config, servers: &[ServerId]) -> String {
     config.listeners.iter().map(listener).collect::<Vec<_>>().join("; ")
 }
 
-/// For example `2 servers of NFS`.
+/// For example `2 servers of NFS`, or `2 mounts`.
 fn servers_of_protocols(config: &Config) -> String {
     let of =
         |protocol: Protocol| config.servers.iter().filter(|server| server.address.protocol() == Some(protocol)).count();
+    if config.servers.iter().all(vpfs_config::Server::is_mount) {
+        return count(config.servers.len(), "mount");
+    }
     let counts = [(of(Protocol::OrangeFs), "OrangeFS"), (of(Protocol::Nfs), "NFS")];
     let named = counts.iter().filter(|(number, _)| *number > 0);
     named.map(|(number, name)| format!("{} of {name}", count(*number, "server"))).collect::<Vec<_>>().join(", ")
