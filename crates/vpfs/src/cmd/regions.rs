@@ -36,7 +36,11 @@ const CLASS: Section = Section {
     header: "[[class]]",
     doc: "A directory whose file system spreads files over servers that are equal to each other.",
     keys: &[
-        key("name", Kind::Text("a name such as \"flash\""), "Its name, as in the advice."),
+        key("name", Kind::Text("a name such as \"flash\""), "Its name, which maps have."),
+        key("class", Kind::Text("a name of the advice"), "The servers' class, which may have several directories.")
+            .absent_means("`name`"),
+        key("strip", Kind::Size, "What files in it have on one server before the next; each region takes the nearest.")
+            .absent_means("that of all regions"),
         key("directory", Kind::Text("a directory"), "Where its region files lie; nothing else should lie there."),
         key("servers", Kind::Count, "Their number, by which stripes are multiplied.")
             .absent_means("1")
@@ -63,8 +67,19 @@ const RULE: Section = Section {
 /// A class as it stands in the file.
 struct Place {
     name: String,
+    class: String,
     directory: PathBuf,
     servers: u64,
+    /// In bytes; only among several directories of a class.
+    strip: Option<u64>,
+}
+
+impl Place {
+    /// By which factor the strips of the directory are off those of a region, as a fraction.
+    fn misfit(&self, stripe: u64) -> (u128, u128) {
+        let strip = self.strip.unwrap_or(stripe);
+        (strip.max(stripe).into(), strip.min(stripe).max(1).into())
+    }
 }
 
 /// What is needed of the advice.
@@ -118,8 +133,14 @@ fn place(table: &Table<'_>, base: &Path, before: &[Place]) -> Option<Place> {
         table.refuse("name", problem);
         return None;
     }
+    let class = table.text("class").unwrap_or(name);
+    let strip = table.size("strip").map(|strip| strip.0);
+    if before.iter().any(|place| place.class == class && (place.strip.is_none() || strip.is_none())) {
+        table.refuse("class", "has several directories; say the `strip` of each");
+        return None;
+    }
     let servers = table.count("servers").unwrap_or(1).into();
-    Some(Place { name: name.to_owned(), directory: base.join(directory), servers })
+    Some(Place { name: name.to_owned(), class: class.to_owned(), directory: base.join(directory), servers, strip })
 }
 
 fn rule(table: &Table<'_>, base: &Path, places: &[Place]) -> Option<Rule> {
@@ -151,18 +172,32 @@ fn advised(path: &Path, file: Option<&str>, places: &[Place]) -> Result<RegionSt
     let mut expected = 0;
     let mut rows = Vec::new();
     for AdvisedRegion { begin, end, stripes } in &chosen.regions {
-        if let Some(unknown) = stripes.keys().find(|name| places.iter().all(|place| place.name != **name)) {
+        if let Some(unknown) = stripes.keys().find(|name| places.iter().all(|place| place.class != **name)) {
             return Err(format!("has stripes for class {unknown:?}, which has no directory"));
         }
         if *begin != expected || end <= begin || stripes.values().all(|stripe| *stripe == 0) {
             return Err(format!("the region at {begin} is empty, or does not follow the one before"));
         }
         expected = *end;
-        let of_class =
-            |place: &Place| stripes.get(&place.name).map_or(0, |stripe| stripe.saturating_mul(place.servers));
-        rows.push(Row { bytes: *begin..*end, stripes: places.iter().map(of_class).collect() });
+        rows.push(Row { bytes: *begin..*end, stripes: of_places(stripes, places) });
     }
     Ok(RegionStripeTable::new(rows))
+}
+
+/// What one round puts into each directory: of those of a class, the one whose strips are nearest has all.
+fn of_places(stripes: &BTreeMap<String, u64>, places: &[Place]) -> Vec<u64> {
+    let mut of_all = vec![0; places.len()];
+    for (class, stripe) in stripes.iter().filter(|(_, stripe)| **stripe > 0) {
+        let of_class = places.iter().enumerate().filter(|(_, place)| place.class == *class);
+        let nearest = of_class.min_by(|(_, a), (_, b)| {
+            let ((a, below_a), (b, below_b)) = (a.misfit(*stripe), b.misfit(*stripe));
+            (a * below_b).cmp(&(b * below_a))
+        });
+        if let Some((number, place)) = nearest {
+            of_all[number] = stripe.saturating_mul(place.servers);
+        }
+    }
+    of_all
 }
 
 #[cfg(test)]
@@ -205,6 +240,20 @@ mod tests {
             regions.rules[0].table.rows().iter().map(|row| (row.bytes.end, row.stripes.clone())).collect();
         assert_eq!(rows, [(100, vec![6 * 4096, 65536]), (200, vec![0, 4096])]);
         assert_eq!(regions.classes.iter().map(|class| class.name.as_str()).collect::<Vec<_>>(), ["disk", "flash"]);
+    }
+
+    #[test]
+    fn each_region_lies_where_strips_are_nearest() {
+        let several = TOML
+            .replace("name = \"disk\"", "name = \"disk-4k\"\nclass = \"disk\"\nstrip = \"4KiB\"")
+            .replace("name = \"flash\"", "name = \"disk-1m\"\nclass = \"disk\"\nstrip = \"1MiB\"\nservers = 6");
+        let advice =
+            ADVICE.replace(", \"flash\": 65536", "").replace("\"disk\": 0, \"flash\": 4096", "\"disk\": 131072");
+        let regions = read(&several, &advice).unwrap();
+        let rows: Vec<_> = regions.rules[0].table.rows().iter().map(|row| row.stripes.clone()).collect();
+        assert_eq!(rows, [[6 * 4096, 0], [0, 6 * 131072]]);
+        let without = several.replace("strip = \"1MiB\"", "");
+        assert!(read(&without, &advice).err().unwrap().contains("say the `strip` of each"));
     }
 
     #[test]
