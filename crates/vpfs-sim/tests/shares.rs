@@ -5,8 +5,10 @@ mod common;
 
 use std::time::Duration;
 
-use common::{app, run, sfq};
+use common::{app, ior, run, sfq};
+use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable};
 use vpfs_model::device::DeviceProfile;
+use vpfs_model::plan::Ior;
 use vpfs_sim::{PolicySpec, Results, Scenario, ServerGroup};
 
 fn scenario(heavy: u32) -> Scenario {
@@ -29,6 +31,26 @@ fn shares_follow_weights_with_sfq_and_not_with_fifo() {
         assert!((shares(&fair)[0] - expected).abs() < 0.02, "{:?}", shares(&fair));
         let unfair = run(&scenario(weight), &PolicySpec::fifo());
         assert!((shares(&unfair)[0] - 0.5).abs() < 0.05, "{:?}", shares(&unfair));
+    }
+}
+
+/// Few processes have all of their requests in the storage, unless fewer are let in: 1.0 to 1, 2.0, 1.6 and 15 were
+/// measured where the weights are these.
+#[test]
+fn isolation_shares_by_weight_among_few_processes() {
+    let settings = Settings::new(PolicyKind::Isolation, Depth::new(14).unwrap(), SlotCostTable::uniform());
+    let isolation = PolicySpec::new("isolation", settings);
+    for (weight, processes, mib) in [(3, [8, 8], 1), (3, [8, 8], 4), (2, [4, 4], 4), (1, [16, 4], 1), (32, [8, 8], 1)] {
+        let mut scenario = Scenario { duration: Some(Duration::from_secs(30)), ..scenario(weight) };
+        for (app, processes) in scenario.apps.iter_mut().zip(processes) {
+            app.workload = Ior { transfer_bytes: mib << 20, ..ior(processes) }.into();
+        }
+        let found = run(&scenario, &isolation).shares_between(Duration::from_secs(2), Duration::from_secs(30))[1];
+        let due = 1.0 / f64::from(weight + 1);
+        assert!(
+            (found / due - 1.0).abs() < 0.1,
+            "{weight} to 1, {processes:?} processes, {mib} MiB: {found:.3} of {due:.3}"
+        );
     }
 }
 

@@ -189,10 +189,10 @@ impl Bound {
     }
 
     fn begin_trial(&mut self, costs: &DeviceTimes) {
-        self.window_ns = self.window_ns.max(self.least_ns);
-        let other = if self.upwards { self.window_ns * 2 } else { self.window_ns / 2 };
-        let other = other.clamp(self.least_ns, Self::MAX_NS);
-        if other == self.window_ns {
+        let own = self.window_ns();
+        let other = if self.upwards { own * 2 } else { own / 2 };
+        let other = other.clamp(self.least_ns, Self::MAX_NS).min(self.limit_ns);
+        if other == own {
             self.upwards = !self.upwards;
             self.rest = Self::REST;
         } else {
@@ -203,7 +203,7 @@ impl Bound {
     /// A larger W must gain more than 3 %; a smaller one must lose less than 2 %.
     fn decide(&mut self, other_ns: u64) {
         let (own, other) = (self.trial.own.ppm(), self.trial.other.ppm());
-        let better = if other_ns > self.window_ns { other / 100 > own / 97 } else { other / 98 > own / 100 };
+        let better = if other_ns > self.window_ns() { other / 100 > own / 97 } else { other / 98 > own / 100 };
         self.trial = Trial::default();
         if better {
             self.window_ns = other_ns;

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::Isolation;
 use super::calibration::Bulk;
-use super::meter::Kind;
+use super::meter::{Kind, Meter};
 use crate::event::{Event, MissCause};
 use crate::request::Request;
 use crate::settings::CostUnit;
@@ -152,14 +152,34 @@ impl Isolation {
         }
     }
 
-    /// If several flows are bulk, only requests that are queued can be ordered. So no more may be outstanding than half
-    /// of the smallest backlog of the flows that always have many requests pending.
+    /// Storage serves by what is outstanding, and only requests that are queued can be ordered. So if several flows are
+    /// bulk, and what they have pending is not what is due to them, no more may be outstanding than leaves half of what
+    /// each has queued while they have the storage by weight.
     fn limit_window(&mut self) {
-        let bulk = || self.active.iter().filter(|app| self.kind(**app) == Kind::Bulk);
-        let deep = bulk().map(|app| &self.meters[app.index()]).filter(|meter| meter.is_deep());
-        let smallest = deep.map(|meter| meter.footprint_ns / 2).min();
-        self.contended = bulk().count() > 1;
-        self.bound.set_limit(smallest.filter(|_| self.contended).unwrap_or(u64::MAX));
+        let bulk = || {
+            self.active.iter().filter(|app| self.kind(**app) == Kind::Bulk).map(|app| (*app, &self.meters[app.index()]))
+        };
+        let parts: u128 = bulk().map(|(_, meter)| u128::from(meter.part)).sum();
+        let of_all = |pending_ns: u64, meter: &Meter| u128::from(pending_ns) * parts / u128::from(meter.part.max(1));
+        let all: u128 = bulk().map(|(_, meter)| u128::from(meter.steady_ns)).sum();
+        // Who has nothing queued now and then has nothing to be ordered.
+        let ordered = || bulk().filter(|(_, meter)| meter.backlogged);
+        let is_due_otherwise = |(app, meter): (AppId, &Meter)| {
+            let has_less = of_all(meter.steady_ns, meter) * 100 < all * 95;
+            has_less || self.minima.has(app) || self.is_ahead_elsewhere(app)
+        };
+        let least = ordered().map(|(_, meter)| of_all(meter.footprint_ns, meter)).min().unwrap_or(0);
+        let limit =
+            if ordered().any(is_due_otherwise) { u64::try_from(least / 2).unwrap_or(u64::MAX) } else { u64::MAX };
+        let contended = bulk().count() > 1;
+        self.bound.set_limit(if contended { limit } else { u64::MAX });
+        self.contended = contended;
+    }
+
+    /// Whether other servers gave a flow more than its share already.
+    fn is_ahead_elsewhere(&self, app: AppId) -> bool {
+        let most = Bytes(4 * self.meters[app.index()].usual_ns);
+        !self.queue.ledger.is_local() && self.queue.is_ahead(app, most)
     }
 
     /// Lets a bulk flow run alone for a moment if there are others and its costs are not known.
@@ -239,9 +259,8 @@ impl Isolation {
         let dominant = meter.footprint_ns * 2 >= crowd.largest && (crowd.flows > 1 || meter.backlogged);
         let filling = meter.footprint_ns >= window_ns.max(4 * meter.usual_ns) && is_waiting;
         let deep = meter.is_deep();
-        // Other servers gave it more than its share already: protected here, it would get even more.
-        let most = Bytes(4 * meter.usual_ns);
-        let ahead = !self.queue.ledger.is_local() && self.queue.is_ahead(app, most);
+        // Protected here, it would get even more.
+        let ahead = self.is_ahead_elsewhere(app);
         let bulk = dominant || filling || greedy || deep || ahead || self.is_large_in_heavy_share(app);
         let kind = self.kind(app);
         let meter = &mut self.meters[app.index()];

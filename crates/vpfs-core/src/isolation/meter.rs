@@ -46,6 +46,9 @@ pub(super) struct Meter {
     pub(super) mean_pending_ns: u64,
     /// ... and over the last windows.
     pub(super) footprint_ns: u64,
+    /// ... and over up to [`STEADY_WINDOWS`] of them.
+    pub(super) steady_ns: u64,
+    windows: u64,
     /// Device time of its usual request.
     pub(super) usual_ns: u64,
     /// Its last request for data.
@@ -106,6 +109,8 @@ struct Latency {
     reported_at: Option<Time>,
 }
 
+/// Windows after which what is usually pending is known to a few percent.
+const STEADY_WINDOWS: u64 = 64;
 /// From this number on, a flow has many requests pending.
 const DEEP: u64 = 8;
 /// A flow that is usually idle for longer than this is not waited for, ...
@@ -132,6 +137,8 @@ impl Meter {
             pending_since: Time::ZERO,
             mean_pending_ns: 0,
             footprint_ns: 0,
+            steady_ns: 0,
+            windows: 0,
             usual_ns: 0,
             last: None,
             backlogged: false,
@@ -195,6 +202,8 @@ impl Meter {
         let mean = core::mem::take(&mut self.pending_sum) / elapsed.as_nanos().max(1);
         self.mean_pending_ns = u64::try_from(mean).unwrap_or(u64::MAX / 4);
         self.footprint_ns = (self.footprint_ns + self.mean_pending_ns) / 2;
+        self.windows = STEADY_WINDOWS.min(self.windows + 1);
+        self.steady_ns = (self.steady_ns * (self.windows - 1) + self.mean_pending_ns) / self.windows;
     }
 
     /// Whether it always has many requests pending, so that it does not wait for any single one.

@@ -172,6 +172,11 @@ impl Minima {
         self.waiting.get(app.index()).is_some()
     }
 
+    /// Whether `app` has a minimum.
+    pub(super) fn has(&self, app: AppId) -> bool {
+        self.accounts.get(app.index()).is_some_and(Option::is_some)
+    }
+
     #[cfg(test)]
     pub(super) fn capacities(&self) -> impl Iterator<Item = usize> {
         let heaps = self.waiting.capacities().into_iter().chain(self.due.capacities());
