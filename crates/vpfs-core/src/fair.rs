@@ -128,13 +128,13 @@ impl<E: Queued> FairQueue<E> {
     /// Charges a request to its flow: S = max(v, F of the flow's previous request + delay/φ). Returns its position.
     pub(crate) fn charge(&mut self, app: AppId, arrival: u64, [charged, delay]: [Bytes; 2]) -> u128 {
         self.grow(app);
-        let earliest = self.shares.admit(app, self.clock.now(), arrival, charged);
+        self.shares.admit(app, self.clock.now(), arrival, charged);
         self.refresh_share(app, false);
         self.refresh_stale();
         let flow = &mut self.flows[app.index()];
         flow.tags.delay(delay);
         if flow.queued == 0 {
-            let start = flow.tags.finish().max(earliest);
+            let start = flow.tags.finish().max(self.clock.now());
             flow.tags.anchor(flow.tags.end(), start);
         }
         flow.tags.append(charged)
@@ -381,8 +381,8 @@ impl<E: Queued> FairQueue<E> {
         let advance = self.shares.advance_of(app, now);
         let Flow { tags, advance: known, .. } = &mut self.flows[app.index()];
         *known = advance;
-        let tag = oldest.map_or(tags.finish(), |head| head.start);
-        let keeps = keeps_oldest || tag <= now || oldest.is_some_and(|head| self.shares.is_first(app, head.arrival));
+        let tag = oldest.map_or(tags.finish(), |head| tags.tag(self.requests.get(head.id).position()));
+        let keeps = keeps_oldest || tag <= now;
         let moved = if keeps { tag } else { advance.moved(tag, &before) };
         if moved == tag && advance.share == before.share {
             return;
@@ -426,7 +426,8 @@ impl<E: Queued> FairQueue<E> {
         match self.lists[self.list(app, lane)].first() {
             Some(id) => {
                 let entry = self.requests.get(id);
-                let start = self.flows[app.index()].tags.tag(entry.position());
+                let tag = self.flows[app.index()].tags.tag(entry.position());
+                let start = tag.max(self.clock.now()).max(self.shares.entry_of(app, entry.arrival()));
                 self.heads[lane].set(Head { start, arrival: entry.arrival(), app, id });
             }
             None => self.heads[lane].remove(app.index()),

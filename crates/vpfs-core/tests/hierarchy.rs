@@ -201,7 +201,8 @@ fn activities(random: &mut Random, tree: &[Tree], apps: usize, asking: bool) -> 
 
 /// The largest deviation from what is due, over all applications and some phases with different activities.
 fn deviation(kind: PolicyKind, seed: u64, requests: u64, asking: bool) -> f64 {
-    const LENGTH: u64 = 1 << 52;
+    // So long that what is asked for is exact in bytes.
+    const LENGTH: u64 = 1 << 58;
     let random = &mut Random::new(seed);
     let mut numbers = [0; 2];
     let tree = siblings(random, 4, &mut numbers);
@@ -244,12 +245,15 @@ fn five_thousand_trees_of_applications_that_come_and_go() {
 /// Others get what these leave, those beside them first, although they come and go with each of their requests.
 ///
 /// Symptom: 33 times of what was due, or nothing. Cause: a tag that was given beside somebody who then left stayed.
+///
+/// Symptom: in a share beside some that ask for little, somebody gets 16 % less. Cause: those start one after another,
+/// and each counted from the start of its first request on as long as if that had come only then, so they were present
+/// for longer than what they got takes.
 #[test]
 fn five_thousand_trees_with_applications_that_ask_for_little() {
     let (beyond, worst) = deviations(PolicyKind::SfqD, 5_000..10_000, true);
-    println!("{beyond} trees, {worst:.3}");
-    // Small changes are noticed late, and a tag that is noticed to be overdue is due now and not before.
-    assert!(beyond < 50 && worst < 0.2, "{beyond} trees, {worst}");
+    // Small changes are noticed late.
+    assert!(beyond < 8 && worst < 0.03, "{beyond} trees, {worst}");
 }
 
 /// MB/s that applications 0 to 3 get in ten seconds of storage without a limit, where they have four requests of 1 MB

@@ -51,6 +51,8 @@ struct First {
     cost: Bytes,
     /// In how many shares, each in the next, something became present with it.
     entered: usize,
+    /// The tag from which it may start.
+    start: VirtualTime,
 }
 
 /// Something in a share.
@@ -170,7 +172,7 @@ impl Shares {
     /// Sets the weight of `app`, and where it stands. It is not present in a new share until [`Shares::on_arrival`].
     pub(crate) fn set(&mut self, app: AppId, &AppPolicy { weight, share, .. }: &AppPolicy) {
         if app.index() >= self.flows.len() {
-            let first = First { arrival: u64::MAX, cost: Bytes::ZERO, entered: 0 };
+            let first = First { arrival: u64::MAX, cost: Bytes::ZERO, entered: 0, start: VirtualTime::ZERO };
             let new = Flow { weight: Weight::ONE, share: None, place: None, first };
             self.flows.resize(app.index() + 1, new);
         }
@@ -317,7 +319,7 @@ impl Shares {
         if entered == 0 {
             return now;
         }
-        self.flows[app.index()].first = First { arrival, cost, entered };
+        self.flows[app.index()].first = First { arrival, cost, entered, start: now };
         let mut start = now;
         let mut at = self.share_of(app);
         for _ in 0..entered {
@@ -327,6 +329,7 @@ impl Shares {
             start = start.max(node.enter(now, length));
             at = node.policy.parent;
         }
+        self.flows[app.index()].first.start = start;
         start
     }
 
@@ -374,9 +377,11 @@ impl Shares {
         node.stale = node.present.len();
     }
 
-    /// Whether the request of `app` with this number is the one with which it became present.
-    pub(crate) fn is_first(&self, app: AppId, arrival: u64) -> bool {
-        self.flows.get(app.index()).is_some_and(|flow| flow.first.arrival == arrival)
+    /// The tag before which the request of `app` with this number may not start: later than its own if others became
+    /// present just before it.
+    pub(crate) fn entry_of(&self, app: AppId, arrival: u64) -> VirtualTime {
+        let first = self.flows.get(app.index()).map(|flow| flow.first).filter(|first| first.arrival == arrival);
+        first.map_or(VirtualTime::ZERO, |first| first.start)
     }
 
     /// The request of `app` with this number costs `delta` more (or less) than was known when it arrived.
