@@ -91,13 +91,13 @@ pub(crate) trait Cost: Node {
 }
 
 impl Caps {
-    pub(crate) const fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             totals: Totals::new(TotalKind::Cap),
             held: Vec::new(),
             due: Heap::new(),
             len: 0,
-            shares: Shares::new(),
+            shares: Shares::new(0),
             of_shares: Totals::new(TotalKind::Cap),
             gates: Vec::new(),
         }
@@ -135,13 +135,13 @@ impl Caps {
 
     /// Sets or lifts the cap of `app`, and sets where it stands; then poll.
     pub(crate) fn set(&mut self, now: Time, app: AppId, policy: &AppPolicy) {
-        self.shares.set(app, policy);
+        self.shares.set(VirtualTime::ZERO, app, policy);
         self.totals.set(now, app, policy.cap.map(Rate::of_cap));
     }
 
     /// Sets or lifts the cap of a share; then poll all that are due.
     pub(crate) fn set_share(&mut self, now: Time, share: ShareId, policy: Option<&SharePolicy>) {
-        self.shares.set_share(share, policy);
+        self.shares.set_share(VirtualTime::ZERO, share, policy);
         let cap = policy.and_then(|policy| policy.cap);
         if cap.is_some() && share.index() >= self.gates.len() {
             self.gates.resize(share.index() + 1, Gate::default());
@@ -216,7 +216,7 @@ impl Caps {
     /// `app` does not wait for a share any more: others divide its part once it has had it.
     fn give_way(&mut self, app: AppId) {
         if let Some(held) = self.held.get(app.index()) {
-            self.shares.on_finish(app, held.finish);
+            self.shares.on_finish(app, self.shares.clock_of(app, held.finish));
         }
     }
 

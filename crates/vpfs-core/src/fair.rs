@@ -3,10 +3,10 @@
 //!
 //! S = max(v, F of the flow's previous request + delay/φ), F = S + c/φ.
 //!
-//! Each flow has a FIFO list in each *lane*, and each lane has a heap of its flows, keyed by their first requests. What
-//! the lanes are for is the policy's: SFQ(D)+ has one for each slot cost, isolation one for interactive flows and one
-//! for bulk. Inside a flow tags ascend, so the smallest tag of a lane is at the top of its heap, and the smallest of
-//! all is the minimum of a few tops.
+//! Each flow has a FIFO list in each *lane*, and the first request of each is in the order of that lane. What the lanes
+//! are for is the policy's: SFQ(D)+ has one for each slot cost, isolation one for interactive flows and one for bulk.
+//! Inside a flow tags ascend, so the smallest tag of a lane is first in its order, and the smallest of all is the
+//! minimum of a few. The tags of a flow are by the clock of the share that it is in, see [`Shares`].
 
 use alloc::vec::Vec;
 
@@ -14,11 +14,10 @@ use crate::app_policy::{AppPolicy, ShareId, SharePolicy};
 use crate::corrections::Corrections;
 use crate::dsfq::{Ledger, Standing};
 use crate::event::{Event, EventQueue};
-use crate::heap::Heap;
 use crate::list::{List, Node};
 use crate::request::{Request, ServiceReport};
 use crate::settings::Sharing;
-use crate::shares::{Advance, Shares};
+use crate::shares::{Next, Shares};
 use crate::table::Table;
 use crate::tags::{Clock, FlowTags, Head};
 use crate::units::{AppId, Bytes, RequestId, Time, VirtualTime};
@@ -37,8 +36,6 @@ pub(crate) trait Queued: Node {
 #[derive(Clone, Debug)]
 struct Flow {
     tags: FlowTags,
-    /// How it advances.
-    advance: Advance,
     queued: u32,
 }
 
@@ -55,16 +52,11 @@ pub(crate) struct FairQueue<E> {
     shares: Shares,
     /// By application and lane.
     lists: Vec<List>,
-    /// By lane.
-    heads: Vec<Heap<Head>>,
     len: usize,
     arrivals: u64,
 }
 
 impl<E: Queued> FairQueue<E> {
-    /// Of those in a share, so many notice at once that others came or left.
-    const STALE_AT_ONCE: usize = 8;
-
     pub(crate) fn new(lanes: usize) -> Self {
         Self {
             requests: Table::new(),
@@ -72,9 +64,8 @@ impl<E: Queued> FairQueue<E> {
             ledger: Ledger::new(Sharing::default()),
             corrections: Corrections::default(),
             flows: Vec::new(),
-            shares: Shares::new(),
+            shares: Shares::new(lanes),
             lists: Vec::new(),
-            heads: (0..lanes).map(|_| Heap::new()).collect(),
             len: 0,
             arrivals: 0,
         }
@@ -121,20 +112,18 @@ impl<E: Queued> FairQueue<E> {
         let now = self.clock.now();
         self.shares.expire(now);
         let flow = &self.flows[app.index()];
-        let lag = (flow.queued == 0).then(|| flow.tags.lag(now));
+        let lag = (flow.queued == 0).then(|| flow.tags.lag(self.shares.clock_of(app, now)));
         (&mut self.ledger, Standing { lag, shares: &self.shares, now })
     }
 
     /// Charges a request to its flow: S = max(v, F of the flow's previous request + delay/φ). Returns its position.
     pub(crate) fn charge(&mut self, app: AppId, arrival: u64, [charged, delay]: [Bytes; 2]) -> u128 {
         self.grow(app);
-        let earliest = self.shares.admit(app, self.clock.now(), arrival, charged);
-        self.refresh_share(app, false);
-        self.refresh_stale();
+        let clock = self.shares.admit(app, self.clock.now(), arrival, charged);
         let flow = &mut self.flows[app.index()];
         flow.tags.delay(delay);
         if flow.queued == 0 {
-            let start = flow.tags.finish().max(earliest);
+            let start = flow.tags.finish().max(clock);
             flow.tags.anchor(flow.tags.end(), start);
         }
         flow.tags.append(charged)
@@ -155,8 +144,6 @@ impl<E: Queued> FairQueue<E> {
     /// Takes a request out of the queue, but not out of the table.
     pub(crate) fn remove(&mut self, lane: usize, id: RequestId) {
         let app = self.requests.get(id).app();
-        self.shares.expire(self.clock.now());
-        self.refresh_share(app, true);
         let list = self.list(app, lane);
         let was_first = self.lists[list].first() == Some(id);
         self.lists[list].remove(self.requests.nodes(), id);
@@ -167,20 +154,40 @@ impl<E: Queued> FairQueue<E> {
         let flow = &mut self.flows[app.index()];
         flow.queued -= 1;
         if flow.queued == 0 {
-            self.clock.note_finish(flow.tags.finish());
-            self.shares.on_finish(app, flow.tags.finish());
+            self.note_finish(app);
+        }
+    }
+
+    /// `app` has nothing queued.
+    fn note_finish(&mut self, app: AppId) {
+        let finish = self.flows[app.index()].tags.finish();
+        match self.shares.is_present(app) {
+            true => self.shares.on_finish(app, finish),
+            false => self.clock.note_finish(self.shares.virtual_time(app, finish)),
         }
     }
 
     /// The queued request of a lane with the smallest start tag.
     pub(crate) fn first(&self, lane: usize) -> Option<Head> {
-        self.heads[lane].first().copied()
+        let next = self.shares.first(lane)?;
+        Some(self.head(lane, next))
+    }
+
+    fn head(&self, lane: usize, &Next { tag, arrival, app, .. }: &Next) -> Head {
+        let id = self.lists[self.list(app, lane)].first().expect("in the order of a lane is who has something queued");
+        Head { start: tag, arrival, app, id }
     }
 
     /// The oldest queued request of `app`, which also has its smallest tag.
     pub(crate) fn oldest(&self, app: AppId) -> Option<Head> {
-        let firsts = self.heads.iter().filter_map(|flows| flows.get(app.index()));
-        firsts.min_by_key(|first| first.arrival).copied()
+        let firsts = (0..self.shares.lanes()).filter_map(|lane| Some((lane, self.shares.next(lane, app)?)));
+        firsts.min_by_key(|(_, first)| first.arrival).map(|(lane, first)| self.head(lane, first))
+    }
+
+    /// The position of its oldest queued request, or of the next that arrives.
+    fn next_position(&self, app: AppId) -> u128 {
+        let end = || self.flows[app.index()].tags.end();
+        self.oldest(app).map_or_else(end, |head| self.requests.get(head.id).position())
     }
 
     /// The queued requests of `app`, lane by lane. O(n).
@@ -188,7 +195,7 @@ impl<E: Queued> FairQueue<E> {
         if app.index() >= self.flows.len() {
             return Vec::new();
         }
-        let lists = self.list(app, 0)..self.list(app, self.heads.len());
+        let lists = self.list(app, 0)..self.list(app, self.shares.lanes());
         let nodes = self.requests.nodes();
         self.lists[lists].iter().flat_map(|list| list.ids(nodes).collect::<Vec<_>>()).collect()
     }
@@ -196,30 +203,27 @@ impl<E: Queued> FairQueue<E> {
     /// The finish tag of a queued request, F = S + c/φ.
     pub(crate) fn finish(&self, head: Head) -> VirtualTime {
         let entry = self.requests.get(head.id);
-        self.flows[head.app.index()].tags.tag(entry.position() + u128::from(entry.charged().0))
+        let finish = self.flows[head.app.index()].tags.tag(entry.position() + u128::from(entry.charged().0));
+        self.shares.virtual_time(head.app, finish)
     }
 
     /// Whether the next request of `app` comes after virtual time by more than `most` of its service.
     pub(crate) fn is_ahead(&self, app: AppId, most: Bytes) -> bool {
         let Some(flow) = self.flows.get(app.index()) else { return false };
-        let next = self.oldest(app).map_or(flow.tags.finish(), |head| head.start);
-        next > self.clock.now() + flow.tags.span(most)
+        let next = flow.tags.tag(self.next_position(app));
+        next > self.shares.clock_of(app, self.clock.now()) + flow.tags.span(most)
     }
 
     /// Moves the tags of `app` back if its oldest queued request, or its next one if none is queued, is ahead of
     /// virtual time by more than `most` of its service.
     pub(crate) fn limit_lead(&mut self, app: AppId, most: Bytes) {
         self.grow(app);
-        let oldest = self.oldest(app);
+        let (position, clock) = (self.next_position(app), self.shares.clock_of(app, self.clock.now()));
         let tags = &mut self.flows[app.index()].tags;
-        let most = self.clock.now() + tags.span(most);
-        match oldest {
-            Some(Head { start, id, .. }) if start > most => {
-                tags.anchor(self.requests.get(id).position(), most);
-                self.refresh(app);
-            }
-            Some(_) => {}
-            None => tags.anchor(tags.end(), tags.finish().min(most)),
+        let most = clock + tags.span(most);
+        if tags.tag(position) > most {
+            tags.anchor(position, most);
+            self.refresh(app);
         }
     }
 
@@ -233,11 +237,7 @@ impl<E: Queued> FairQueue<E> {
 
     /// A request of `app` left the queue: applies the corrections that are due now.
     pub(crate) fn settle(&mut self, app: AppId) {
-        let now = self.clock.now();
-        if !self.shares.is_still(now) {
-            self.shares.expire(now);
-            self.refresh_stale();
-        }
+        self.shares.expire(self.clock.now());
         if !self.corrections.is_empty() {
             let due = self.corrections.take_due(app, self.oldest_arrival(app));
             self.bound_corrections(app);
@@ -273,19 +273,10 @@ impl<E: Queued> FairQueue<E> {
             return;
         }
         self.grow(app);
-        let oldest = self.oldest(app);
-        let (tags, now) = (&mut self.flows[app.index()].tags, self.clock.now());
-        match oldest {
-            Some(Head { start, id, .. }) => {
-                tags.anchor(self.requests.get(id).position(), tags.moved(start, delta, now));
-                self.refresh(app);
-            }
-            None => {
-                tags.anchor(tags.end(), tags.moved(tags.finish(), delta, now));
-                self.clock.note_finish(tags.finish());
-                self.shares.on_finish(app, tags.finish());
-            }
-        }
+        let (position, clock) = (self.next_position(app), self.shares.clock_of(app, self.clock.now()));
+        let Flow { tags, queued } = &mut self.flows[app.index()];
+        tags.anchor(position, tags.moved(tags.tag(position), delta, clock));
+        if *queued > 0 { self.refresh(app) } else { self.note_finish(app) }
     }
 
     /// Other servers gave `report.app` this much service: delays its next requests [vPFS §III-B1].
@@ -301,19 +292,29 @@ impl<E: Queued> FairQueue<E> {
         self.ledger.hear_of_strangers(&self.shares, share, bytes);
     }
 
-    /// Sets the weight of a flow, and where it stands.
+    /// Sets the weight of a flow, and where it stands. Its next request is due when it was, and later ones as its new
+    /// weight says.
     pub(crate) fn set_app(&mut self, app: AppId, policy: &AppPolicy) {
         self.grow(app);
-        self.shares.set(app, policy);
+        let place = |shares: &Shares| (shares.share_of(app), shares.weight(app));
+        let (before, position) = (place(&self.shares), self.next_position(app));
+        let due = self.shares.virtual_time(app, self.flows[app.index()].tags.tag(position));
+        self.shares.set(self.clock.now(), app, policy);
         if self.queued(app) > 0 {
             self.shares.on_arrival(app, self.clock.now());
         }
-        self.refresh_share(app, true);
+        if before == place(&self.shares) {
+            return;
+        }
+        let Flow { tags, queued } = &mut self.flows[app.index()];
+        tags.anchor(position, self.shares.clock_of(app, due));
+        tags.set_weight(policy.weight);
+        if *queued > 0 { self.refresh(app) } else { self.note_finish(app) }
     }
 
     /// Sets the weight of a share, and where it stands.
     pub(crate) fn set_share(&mut self, share: ShareId, policy: Option<&SharePolicy>) {
-        self.shares.set_share(share, policy);
+        self.shares.set_share(self.clock.now(), share, policy);
     }
 
     /// Moves the requests of `app` in one lane to another one, in which it has none.
@@ -321,16 +322,13 @@ impl<E: Queued> FairQueue<E> {
         self.grow(app);
         let (from_list, to_list) = (self.list(app, from), self.list(app, to));
         self.lists.swap(from_list, to_list);
-        if let Some(head) = self.heads[from].get(app.index()).copied() {
-            self.heads[from].remove(app.index());
-            self.heads[to].set(head);
-        }
+        self.refresh(app);
     }
 
     /// Takes all requests out of their lanes, of which there are as many as this from now on: push them again, in order
     /// of arrival. Tags stay.
     pub(crate) fn set_lanes(&mut self, lanes: usize) {
-        self.heads = (0..lanes).map(|_| Heap::new()).collect();
+        self.shares.set_lanes(lanes);
         self.len = 0;
         self.lists.clear();
         self.lists.resize(self.flows.len() * lanes, List::EMPTY);
@@ -340,6 +338,10 @@ impl<E: Queued> FairQueue<E> {
     /// Nothing is queued; if nothing is outstanding either, ends the busy period.
     pub(crate) fn end_if_idle(&mut self, now: Time, outstanding: usize, events: &mut EventQueue) {
         if self.len == 0 && outstanding == 0 {
+            while let Some(finish) = self.shares.next_departure() {
+                self.clock.note_finish(finish);
+                self.shares.expire(finish);
+            }
             self.clock.end_busy_period();
             events.push(now, Event::Idle);
         }
@@ -354,82 +356,35 @@ impl<E: Queued> FairQueue<E> {
     #[cfg(test)]
     pub(crate) fn capacities(&self) -> Vec<usize> {
         assert!(self.corrections.is_empty(), "corrections that wait are in a tree, without a capacity to look at");
-        let own = [self.requests.capacity(), self.flows.capacity(), self.lists.capacity(), self.heads.capacity()];
-        let heads = self.heads.iter().flat_map(Heap::capacities);
-        own.into_iter().chain(heads).chain(self.shares.capacities()).chain(self.ledger.capacities()).collect()
+        let own = [self.requests.capacity(), self.flows.capacity(), self.lists.capacity()];
+        own.into_iter().chain(self.shares.capacities()).chain(self.ledger.capacities()).collect()
     }
 
     fn grow(&mut self, app: AppId) {
         if app.index() >= self.flows.len() {
-            self.flows.resize(app.index() + 1, Flow { tags: FlowTags::NEW, advance: Advance::NEW, queued: 0 });
-            self.lists.resize(self.flows.len() * self.heads.len(), List::EMPTY);
+            self.flows.resize(app.index() + 1, Flow { tags: FlowTags::NEW, queued: 0 });
+            self.lists.resize(self.flows.len() * self.shares.lanes(), List::EMPTY);
         }
     }
 
     fn list(&self, app: AppId, lane: usize) -> usize {
-        app.index() * self.heads.len() + lane
+        app.index() * self.shares.lanes() + lane
     }
 
-    /// Brings the tags of the flow's queue up to date with its share. The tag of its oldest request moves, unless it
-    /// became present with that, or `keeps_oldest`.
-    fn refresh_share(&mut self, app: AppId, keeps_oldest: bool) {
-        let before = self.flows[app.index()].advance;
-        if before.version == self.shares.version() {
-            return;
-        }
-        let (oldest, now) = (self.oldest(app), self.clock.now());
-        let advance = self.shares.advance_of(app, now);
-        let Flow { tags, advance: known, .. } = &mut self.flows[app.index()];
-        *known = advance;
-        let tag = oldest.map_or(tags.finish(), |head| head.start);
-        let keeps = keeps_oldest || tag <= now || oldest.is_some_and(|head| self.shares.is_first(app, head.arrival));
-        let moved = if keeps { tag } else { advance.moved(tag, &before) };
-        if moved == tag && advance.share == before.share {
-            return;
-        }
-        tags.anchor(oldest.map_or(tags.end(), |head| self.requests.get(head.id).position()), moved);
-        tags.set_share(advance.share);
-        match oldest {
-            Some(_) => self.refresh(app),
-            None => self.shares.move_finish(app, moved),
-        }
-    }
-
-    /// Does that for some of the flows whose share has changed.
-    fn refresh_stale(&mut self) {
-        for _ in 0..Self::STALE_AT_ONCE {
-            let Some(app) = self.shares.poll_stale() else { return };
-            self.refresh_share(app, false);
-        }
-    }
-
-    /// Flows that leave before the next request is due do so before it goes: others may be due sooner then. Call before
-    /// looking for the next request. O(log n), amortised over arrivals.
+    /// Call before looking for the next request, see [`Shares::pass_departures`].
     pub(crate) fn pass_departures(&mut self) {
-        while let Some(finish) = self.shares.next_departure() {
-            let first = self.heads.iter().filter_map(|heads| Some(heads.first()?.start)).min();
-            if first.is_none_or(|start| start <= finish) {
-                return;
-            }
-            self.clock.advance(finish.max(self.clock.now()));
-            self.shares.expire(finish);
-            self.refresh_stale();
-        }
+        self.clock.advance(self.shares.pass_departures(self.clock.now()));
     }
 
-    /// Recomputes the heap keys of a flow after its tags moved.
+    /// Recomputes where a flow stands in its lanes after its tags moved.
     fn refresh(&mut self, app: AppId) {
-        (0..self.heads.len()).for_each(|lane| self.refresh_lane(app, lane));
+        (0..self.shares.lanes()).for_each(|lane| self.refresh_lane(app, lane));
     }
 
     fn refresh_lane(&mut self, app: AppId, lane: usize) {
-        match self.lists[self.list(app, lane)].first() {
-            Some(id) => {
-                let entry = self.requests.get(id);
-                let start = self.flows[app.index()].tags.tag(entry.position());
-                self.heads[lane].set(Head { start, arrival: entry.arrival(), app, id });
-            }
-            None => self.heads[lane].remove(app.index()),
-        }
+        let Some(id) = self.lists[self.list(app, lane)].first() else { return self.shares.remove_next(lane, app) };
+        let (entry, tags) = (self.requests.get(id), &self.flows[app.index()].tags);
+        let (arrival, tag) = (entry.arrival(), tags.tag(entry.position()));
+        self.shares.set_next(lane, app, tag, arrival);
     }
 }

@@ -44,6 +44,33 @@ impl<T: Item> Heap<T> {
 
     /// Inserts `item`, replacing its owner's previous one.
     pub(crate) fn set(&mut self, item: T) {
+        self.indexed().set(item);
+    }
+
+    /// Removes the item of `owner`, if there is one.
+    pub(crate) fn remove(&mut self, owner: usize) {
+        self.indexed().remove(owner);
+    }
+
+    fn indexed(&mut self) -> Indexed<'_, T> {
+        Indexed { items: &mut self.items, positions: &mut self.positions }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn capacities(&self) -> [usize; 2] {
+        [self.items.capacity(), self.positions.capacity()]
+    }
+}
+
+/// A heap and its index; several heaps may have one index, if each owner is in one of them at most.
+pub(crate) struct Indexed<'a, T> {
+    pub(crate) items: &'a mut Vec<T>,
+    pub(crate) positions: &'a mut Vec<u32>,
+}
+
+impl<T: Item> Indexed<'_, T> {
+    /// Inserts `item`, replacing its owner's previous one.
+    pub(crate) fn set(&mut self, item: T) {
         let index = item.owner();
         if index >= self.positions.len() {
             self.positions.resize(index + 1, ABSENT);
@@ -57,23 +84,19 @@ impl<T: Item> Heap<T> {
         }
     }
 
-    /// Removes the item of `owner`, if there is one.
-    pub(crate) fn remove(&mut self, owner: usize) {
-        let Some(position) = self.positions.get_mut(owner) else { return };
+    /// Removes the item of `owner`, which is in no other heap; returns whether there was one.
+    pub(crate) fn remove(&mut self, owner: usize) -> bool {
+        let Some(position) = self.positions.get_mut(owner) else { return false };
         let position = core::mem::replace(position, ABSENT) as usize;
         if position >= self.items.len() {
-            return;
+            return false;
         }
         if let Some(last) = self.items.pop()
             && position < self.items.len()
         {
             self.sift(position, last);
         }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn capacities(&self) -> [usize; 2] {
-        [self.items.capacity(), self.positions.capacity()]
+        true
     }
 
     /// Puts `item` at index `at`, or moves it up or down from there to where it belongs.

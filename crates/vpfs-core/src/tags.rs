@@ -1,8 +1,6 @@
 //! Start tags S, finish tags F and virtual time v [vPFS+ §III-A].
 
-use crate::heap::Item;
-use crate::shares::Share;
-use crate::units::{AppId, Bytes, RequestId, VirtualTime};
+use crate::units::{AppId, Bytes, RequestId, VirtualTime, Weight};
 
 /// The next request of a flow. Ordered by start tag, then by arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,12 +11,6 @@ pub(crate) struct Head {
     pub(crate) id: RequestId,
 }
 
-impl Item for Head {
-    fn owner(&self) -> usize {
-        self.app.index()
-    }
-}
-
 /// The virtual clock that all flows of a scheduler share.
 #[derive(Debug, Default)]
 pub(crate) struct Clock {
@@ -27,14 +19,14 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Virtual time v: no queued request has a start tag below it.
+    /// Virtual time v.
     pub(crate) fn now(&self) -> VirtualTime {
         self.now
     }
 
-    /// A request with start tag `start` is dispatched: v = max(v, S).
+    /// A request with start tag `start` is dispatched: v = max(v, S). S is below v if its flow started late among others
+    /// of its share.
     pub(crate) fn advance(&mut self, start: VirtualTime) {
-        debug_assert!(start >= self.now, "no queued request has a tag below v");
         self.now = self.now.max(start);
     }
 
@@ -54,7 +46,7 @@ impl Clock {
 }
 
 /// How a flow's position (the sum of its request costs so far, in bytes) becomes a tag: tag(position) = origin +
-/// (position − base)/φ.
+/// (position − base)/φ, by the clock of the share that the flow is in, which makes φ its own weight.
 ///
 /// A request's position never changes, so all tags of a flow move in O(1).
 #[derive(Clone, Debug)]
@@ -63,15 +55,15 @@ pub(crate) struct FlowTags {
     base: u128,
     /// The position at the end of the flow's latest request.
     end: u128,
-    share: Share,
+    weight: Weight,
 }
 
 impl FlowTags {
-    pub(crate) const NEW: Self = Self { origin: VirtualTime::ZERO, base: 0, end: 0, share: Share::ONE };
+    pub(crate) const NEW: Self = Self { origin: VirtualTime::ZERO, base: 0, end: 0, weight: Weight::ONE };
 
     /// The start tag of the request at `position`, which must not lie before the last anchor.
     pub(crate) fn tag(&self, position: u128) -> VirtualTime {
-        self.origin + self.share.time(position - self.base)
+        self.origin + VirtualTime::of_total(position - self.base, self.weight)
     }
 
     /// The finish tag of the flow's latest request.
@@ -81,7 +73,7 @@ impl FlowTags {
 
     /// c/φ: the distance between the tags of consecutive requests if the first one costs `cost`.
     pub(super) fn span(&self, cost: Bytes) -> VirtualTime {
-        self.share.time(cost.0.into())
+        VirtualTime::of(cost, self.weight)
     }
 
     /// Appends a request of `cost`; returns its position.
@@ -98,7 +90,7 @@ impl FlowTags {
 
     /// The service that brings the flow from its finish tag to `now`; zero if it is not behind.
     pub(crate) fn lag(&self, now: VirtualTime) -> Bytes {
-        self.share.service(now.saturating_sub(self.finish()))
+        now.saturating_sub(self.finish()).service(self.weight)
     }
 
     /// Makes `tag` the tag of `position`, the oldest in the queue, and moves the later ones with it.
@@ -114,14 +106,14 @@ impl FlowTags {
 
     /// `tag` moved by `delta` bytes of service, but never below `floor`.
     pub(crate) fn moved(&self, tag: VirtualTime, delta: i128, floor: VirtualTime) -> VirtualTime {
-        let by = self.share.time(delta.unsigned_abs());
+        let by = VirtualTime::of_total(delta.unsigned_abs(), self.weight);
         let moved = if delta < 0 { tag.saturating_sub(by) } else { tag + by };
         moved.max(floor)
     }
 
     /// Call only right after an anchor, otherwise tags move.
-    pub(crate) fn set_share(&mut self, share: Share) {
-        self.share = share;
+    pub(crate) fn set_weight(&mut self, weight: Weight) {
+        self.weight = weight;
     }
 }
 
@@ -137,7 +129,7 @@ mod tests {
     #[test]
     fn a_finish_tag_is_start_plus_cost_over_weight() {
         let mut tags = FlowTags::NEW;
-        tags.set_share(Share::whole(weight(4)));
+        tags.set_weight(weight(4));
         let first = tags.append(Bytes(100));
         let second = tags.append(Bytes(60));
         assert_eq!(tags.tag(first), VirtualTime::ZERO);
@@ -151,7 +143,7 @@ mod tests {
         tags.append(Bytes(100));
         let head = tags.append(Bytes(60));
         tags.anchor(head, tags.tag(head));
-        tags.set_share(Share::whole(weight(3)));
+        tags.set_weight(weight(3));
         assert_eq!(tags.tag(head), VirtualTime::of(Bytes(100), Weight::ONE));
         assert_eq!(tags.finish(), VirtualTime::of(Bytes(120), Weight::ONE));
     }

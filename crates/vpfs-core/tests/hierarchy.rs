@@ -201,7 +201,8 @@ fn activities(random: &mut Random, tree: &[Tree], apps: usize, asking: bool) -> 
 
 /// The largest deviation from what is due, over all applications and some phases with different activities.
 fn deviation(kind: PolicyKind, seed: u64, requests: u64, asking: bool) -> f64 {
-    const LENGTH: u64 = 1 << 52;
+    // So long that what is asked for is exact in bytes.
+    const LENGTH: u64 = 1 << 58;
     let random = &mut Random::new(seed);
     let mut numbers = [0; 2];
     let tree = siblings(random, 4, &mut numbers);
@@ -227,29 +228,37 @@ fn deviation(kind: PolicyKind, seed: u64, requests: u64, asking: bool) -> f64 {
     worst
 }
 
-/// In how many of these trees somebody got more than 1 % more or less than what was due, and the largest deviation.
-fn deviations(kind: PolicyKind, seeds: Range<u64>, asking: bool) -> (usize, f64) {
-    const REQUESTS: u64 = 400;
-    let mut all: Vec<f64> = seeds.map(|seed| deviation(kind, seed, REQUESTS, asking)).collect();
-    all.sort_by(f64::total_cmp);
-    (all.iter().filter(|worst| **worst > 0.01).count(), all[all.len() - 1])
+/// In each of these trees, everybody gets what is due within 1 %.
+fn assert_within_one_percent(kind: PolicyKind, seeds: Range<u64>, asking: bool) {
+    let all = seeds.map(|seed| (seed, deviation(kind, seed, 400, asking)));
+    let beyond: Vec<_> = all.filter(|(_, worst)| *worst > 0.01).collect();
+    assert!(beyond.is_empty(), "{}: seeds and deviations: {beyond:?}", kind.name());
 }
 
 #[test]
 fn five_thousand_trees_of_applications_that_come_and_go() {
-    let (beyond, _) = deviations(PolicyKind::SfqD, 0..5_000, false);
-    assert_eq!(beyond, 0);
+    assert_within_one_percent(PolicyKind::SfqD, 0..5_000, false);
 }
 
 /// Others get what these leave, those beside them first, although they come and go with each of their requests.
 ///
 /// Symptom: 33 times of what was due, or nothing. Cause: a tag that was given beside somebody who then left stayed.
+///
+/// Symptom: beside a share of which three ask for little, somebody gets 16 % less. Cause: those start one after another,
+/// and each counted from the start of its first request on as if it had come only then, so they were present for longer
+/// than what they got takes.
+///
+/// Symptom: 1 to 2 % less in one tree in a thousand. Cause: only some noticed at once that others came or left.
 #[test]
 fn five_thousand_trees_with_applications_that_ask_for_little() {
-    let (beyond, worst) = deviations(PolicyKind::SfqD, 5_000..10_000, true);
-    println!("{beyond} trees, {worst:.3}");
-    // Small changes are noticed late, and a tag that is noticed to be overdue is due now and not before.
-    assert!(beyond < 50 && worst < 0.2, "{beyond} trees, {worst}");
+    assert_within_one_percent(PolicyKind::SfqD, 5_000..10_000, true);
+}
+
+#[test]
+fn other_policies_that_share_by_weight_only() {
+    for kind in [PolicyKind::SfqDPlus, PolicyKind::TwoLevel] {
+        assert_within_one_percent(kind, 10_000..10_500, true);
+    }
 }
 
 /// MB/s that applications 0 to 3 get in ten seconds of storage without a limit, where they have four requests of 1 MB

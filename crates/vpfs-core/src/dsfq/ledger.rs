@@ -402,6 +402,7 @@ mod tests {
     /// Server A of the example, as far as application y is concerned.
     struct ServerA {
         ledger: Ledger,
+        shares: Shares,
         tags: FlowTags,
         queued: bool,
         v: VirtualTime,
@@ -417,17 +418,12 @@ mod tests {
             (!self.queued).then(|| self.tags.lag(self.v))
         }
 
-        /// y is in no share.
-        fn standing(&self) -> Standing<'static> {
-            const NONE: &Shares = &Shares::new();
-            Standing { lag: self.lag(), shares: NONE, now: self.v }
-        }
-
         /// y sends a request of 1 MiB.
         fn send(&mut self) {
             let request = Request::new(RequestId(self.requests), Y, OpKind::Write, Bytes::mib(1));
             self.requests += 1;
-            let delay = self.ledger.arrive(&request, request.cost, self.standing());
+            let standing = Standing { lag: self.lag(), shares: &self.shares, now: self.v };
+            let delay = self.ledger.arrive(&request, request.cost, standing);
             self.tags.delay(delay);
             self.tags.anchor(self.tags.end(), self.tags.finish().max(self.v));
             self.tags.append(request.cost);
@@ -437,7 +433,8 @@ mod tests {
         /// Server B reports `mib` MiB for y.
         fn hear(&mut self, mib: i64) {
             let report = ServiceReport { app: Y, class: ServiceClass::Data, bytes: mib * MIB };
-            let refund = self.ledger.hear(Time::ZERO, report, self.standing(), &mut EventQueue::with_capacity(0));
+            let standing = Standing { lag: self.lag(), shares: &self.shares, now: self.v };
+            let refund = self.ledger.hear(Time::ZERO, report, standing, &mut EventQueue::with_capacity(0));
             if refund != 0 {
                 self.tags.anchor(self.tags.end(), self.tags.moved(self.tags.finish(), refund, self.v));
             }
@@ -456,7 +453,7 @@ mod tests {
     fn the_example_in_the_documentation() {
         let sharing = Sharing { mode: SharingMode::Threshold, ..Sharing::default() };
         let (ledger, tags) = (Ledger::new(sharing), FlowTags::NEW);
-        let mut a = ServerA { ledger, tags, queued: false, v: VirtualTime::ZERO, requests: 0 };
+        let mut a = ServerA { ledger, shares: Shares::new(0), tags, queued: false, v: VirtualTime::ZERO, requests: 0 };
         a.send();
         a.assert(1, 0, 0);
         a.hear(3);

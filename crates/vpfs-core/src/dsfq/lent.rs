@@ -120,11 +120,11 @@ mod tests {
 
     /// Applications 0 and 1 in SHARE, 2 and 3 in INNER; virtual time is `now`.
     fn shares(present: &[u32], now: u64) -> Shares {
-        let mut shares = Shares::new();
-        shares.set_share(INNER, Some(&SharePolicy { parent: Some(SHARE), ..SharePolicy::default() }));
+        let mut shares = Shares::new(0);
+        shares.set_share(at(0), INNER, Some(&SharePolicy { parent: Some(SHARE), ..SharePolicy::default() }));
         for app in 0..4 {
             let share = Some(if app < 2 { SHARE } else { INNER });
-            shares.set(AppId(app), &AppPolicy { share, ..AppPolicy::default() });
+            shares.set(at(0), AppId(app), &AppPolicy { share, ..AppPolicy::default() });
         }
         present.iter().for_each(|app| _ = shares.on_arrival(AppId(*app), at(now)));
         shares

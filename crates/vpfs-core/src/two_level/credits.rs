@@ -29,19 +29,10 @@ use crate::total::TotalKind;
 use crate::totals::Totals;
 use crate::units::{AppId, Bytes, RequestId, Time, VirtualTime};
 
-/// The head of a flow. Ordered by start tag, then by arrival.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Head {
-    start: VirtualTime,
-    arrival: u64,
-    pub(super) app: AppId,
-}
-
-impl Item for Head {
-    fn owner(&self) -> usize {
-        self.app.index()
-    }
-}
+/// Classes with credits that have something queued, classes without, and flows that are not a class.
+const CREDITED: usize = 0;
+const WAITING: usize = 1;
+const BEST_EFFORT: usize = 2;
 
 /// A flow that waits for credits, by the replenishment or the time that gives it some again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,7 +49,8 @@ impl<T: Copy + Ord> Item for Indebted<T> {
 
 #[derive(Clone, Debug)]
 struct Flow {
-    /// The start tag of the head; while nothing is queued, the finish tag of the latest request.
+    /// The start tag of the head, by the clock of its share; while nothing is queued, the finish tag of the latest
+    /// request.
     start: VirtualTime,
     queue: List,
     /// The cost of all that is queued.
@@ -73,32 +65,24 @@ pub(super) struct Credits {
     basis: Basis,
     /// By application.
     flows: Vec<Flow>,
+    /// Flows with something queued in the order in which it is their turn,
     shares: Shares,
-    /// Flows with something queued: classes with credits,
-    credited: Heap<Head>,
-    /// classes without, by the replenishment that gives them some again
+    /// and classes without credits by the replenishment, or the time, that gives them some again.
     indebted: Heap<Indebted<u64>>,
     indebted_until: Heap<Indebted<Time>>,
-    /// and by whose turn it is,
-    waiting: Heap<Head>,
-    /// and flows that are not a class.
-    best_effort: Heap<Head>,
     virtual_time: VirtualTime,
     latest_finish: VirtualTime,
     queued: usize,
 }
 
 impl Credits {
-    pub(super) const fn new(period: u64) -> Self {
+    pub(super) fn new(period: u64) -> Self {
         Self {
             basis: Basis { period, replenishment: 0, totals: Totals::new(TotalKind::Target) },
             flows: Vec::new(),
-            shares: Shares::new(),
-            credited: Heap::new(),
+            shares: Shares::new(3),
             indebted: Heap::new(),
             indebted_until: Heap::new(),
-            waiting: Heap::new(),
-            best_effort: Heap::new(),
             virtual_time: VirtualTime::ZERO,
             latest_finish: VirtualTime::ZERO,
             queued: 0,
@@ -112,10 +96,10 @@ impl Credits {
     /// Adds a request to its flow: S = max(v, F of the one before).
     pub(super) fn push(&mut self, now: Time, requests: &mut Table<TwoLevelEntry>, id: RequestId) {
         let TwoLevelEntry { request: Request { app, cost, .. }, arrival, .. } = *requests.get(id);
-        let earliest = self.shares.admit(app, self.virtual_time, arrival, cost);
+        let clock = self.shares.admit(app, self.virtual_time, arrival, cost);
         let flow = self.flow_mut(app);
         if flow.queue.first().is_none() {
-            flow.start = flow.start.max(earliest);
+            flow.start = flow.start.max(clock);
         }
         flow.queue.push_back(requests.nodes(), id);
         flow.queued_cost += cost;
@@ -136,18 +120,18 @@ impl Credits {
 
     /// The class with credits whose turn it is.
     pub(super) fn first_credited(&self) -> Option<AppId> {
-        self.credited.first().map(|head| head.app)
+        self.shares.first(CREDITED).map(|next| next.app)
     }
 
     /// The flow without a target whose turn it is.
     pub(super) fn first_best_effort(&self) -> Option<AppId> {
-        self.best_effort.first().map(|head| head.app)
+        self.shares.first(BEST_EFFORT).map(|next| next.app)
     }
 
     /// The flow that gets spare capacity while no class has credits: the first of all in SFQ order.
     pub(super) fn first_spare(&self) -> Option<AppId> {
-        let heads = [self.waiting.first(), self.best_effort.first()];
-        heads.into_iter().flatten().min().map(|head| head.app)
+        let first = [WAITING, BEST_EFFORT].into_iter().filter_map(|lane| self.shares.first(lane)).min();
+        first.map(|next| next.app)
     }
 
     /// Takes the oldest request of `app`, which must have one, and charges it. It costs credits too unless it uses
@@ -159,7 +143,8 @@ impl Credits {
         let cost = requests.get(id).request.cost;
         flow.queued_cost = flow.queued_cost.saturating_sub(cost);
         self.queued -= 1;
-        self.virtual_time = self.virtual_time.max(flow.start);
+        let start = flow.start;
+        self.virtual_time = self.virtual_time.max(self.shares.virtual_time(app, start));
         self.charge(now, app, cost, spare);
         self.refresh(now, requests, app);
         id
@@ -168,10 +153,10 @@ impl Credits {
     /// Charges a request to its flow: F = S + c/φ.
     pub(super) fn charge(&mut self, now: Time, app: AppId, cost: Bytes, spare: bool) {
         self.shares.expire(self.virtual_time);
-        let share = self.shares.of(app);
+        let weight = self.shares.weight(app);
         self.grow(app);
         let flow = &mut self.flows[app.index()];
-        flow.start = flow.start + share.time(cost.0.into());
+        flow.start = flow.start + VirtualTime::of(cost, weight);
         if let Some(account) = flow.account.as_mut().filter(|_| !spare) {
             account.charge(now, &mut self.basis, cost);
         }
@@ -199,15 +184,14 @@ impl Credits {
         [charged, real]: [Bytes; 2],
         spare: bool,
     ) {
-        let share = self.shares.of(app);
-        let virtual_time = self.virtual_time;
+        let (weight, clock) = (self.shares.weight(app), self.shares.clock_of(app, self.virtual_time));
         self.grow(app);
         let flow = &mut self.flows[app.index()];
         flow.start = if real >= charged {
-            flow.start + share.time(real.saturating_sub(charged).0.into())
+            flow.start + VirtualTime::of(real.saturating_sub(charged), weight)
         } else {
-            let refunded = flow.start.saturating_sub(share.time(charged.saturating_sub(real).0.into()));
-            refunded.max(virtual_time.min(flow.start))
+            let refunded = flow.start.saturating_sub(VirtualTime::of(charged.saturating_sub(real), weight));
+            refunded.max(clock.min(flow.start))
         };
         if let Some(account) = flow.account.as_mut().filter(|_| !spare) {
             account.recharge(now, &mut self.basis, [charged, real]);
@@ -259,21 +243,29 @@ impl Credits {
 
     /// Sets the weight of a share, and where it stands.
     pub(super) fn set_share(&mut self, share: ShareId, policy: Option<&SharePolicy>) {
-        self.shares.set_share(share, policy);
+        self.shares.set_share(self.virtual_time, share, policy);
     }
 
     /// Sets the weight of a flow, and where it stands.
-    pub(super) fn set_app(&mut self, app: AppId, policy: &AppPolicy) {
-        self.shares.set(app, policy);
+    pub(super) fn set_app(&mut self, now: Time, requests: &Table<TwoLevelEntry>, app: AppId, policy: &AppPolicy) {
+        let place = |shares: &Shares| (shares.share_of(app), shares.weight(app));
+        let (before, start) = (place(&self.shares), self.flow_mut(app).start);
+        let due = self.shares.virtual_time(app, start);
+        self.shares.set(self.virtual_time, app, policy);
         if self.flow_mut(app).queue.first().is_some() {
             self.shares.on_arrival(app, self.virtual_time);
+        }
+        if before != place(&self.shares) {
+            self.flow_mut(app).start = self.shares.clock_of(app, due);
+            self.note_finish(app);
+            self.refresh(now, requests, app);
         }
     }
 
     /// The tag of `app` changed, or it may have nothing queued any more.
     fn note_finish(&mut self, app: AppId) {
         let Flow { start, queue, .. } = &self.flows[app.index()];
-        self.latest_finish = self.latest_finish.max(*start);
+        self.latest_finish = self.latest_finish.max(self.shares.virtual_time(app, *start));
         if queue.first().is_none() {
             self.shares.on_finish(app, *start);
         }
@@ -332,27 +324,26 @@ impl Credits {
     fn refresh(&mut self, now: Time, requests: &Table<TwoLevelEntry>, app: AppId) {
         self.grow(app);
         let Flow { start, queue, account, .. } = &mut self.flows[app.index()];
-        let head = queue.first().map(|id| Head { start: *start, arrival: requests.get(id).arrival, app });
         let due = account.as_mut().map(|account| account.due(now, &mut self.basis));
-        match (head, due) {
-            (Some(head), Some(None)) => self.credited.set(head),
-            _ => self.credited.remove(app.index()),
+        let arrival = queue.first().map(|id| requests.get(id).arrival);
+        let lane = match due {
+            Some(None) => CREDITED,
+            Some(Some(_)) => WAITING,
+            None => BEST_EFFORT,
+        };
+        for other in [CREDITED, WAITING, BEST_EFFORT] {
+            match arrival.filter(|_| other == lane) {
+                Some(arrival) => self.shares.set_next(lane, app, *start, arrival),
+                None => self.shares.remove_next(other, app),
+            }
         }
-        match (head, due.flatten()) {
-            (Some(head), Some(_)) => self.waiting.set(head),
-            _ => self.waiting.remove(app.index()),
-        }
-        match due.flatten().filter(|_| head.is_some()) {
+        match due.flatten().filter(|_| arrival.is_some()) {
             Some(Due::Replenishment(due)) => self.indebted.set(Indebted { due, app }),
             _ => self.indebted.remove(app.index()),
         }
-        match due.flatten().filter(|_| head.is_some()) {
+        match due.flatten().filter(|_| arrival.is_some()) {
             Some(Due::At(due)) => self.indebted_until.set(Indebted { due, app }),
             _ => self.indebted_until.remove(app.index()),
-        }
-        match (head, due) {
-            (Some(head), None) => self.best_effort.set(head),
-            _ => self.best_effort.remove(app.index()),
         }
     }
 }

@@ -425,7 +425,7 @@ impl Scheduler for TwoLevel {
     /// The target applies to all requests that are not in the deadline queue yet.
     fn set_app(&mut self, now: Time, app: AppId, policy: &AppPolicy) {
         let AppPolicy { weight, target, .. } = *policy;
-        self.credits.set_app(app, policy);
+        self.credits.set_app(now, &self.requests, app, policy);
         self.events.push(now, Event::WeightChanged { app, weight });
         if app.index() >= self.profiles.len() {
             self.profiles.resize(app.index() + 1, None);

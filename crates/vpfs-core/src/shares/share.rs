@@ -1,6 +1,6 @@
-//! The effective weight φ of a flow, and how its tags follow when that changes.
+//! The effective weight φ of a flow.
 
-use crate::units::{Bytes, VirtualTime, Weight};
+use crate::units::{VirtualTime, Weight};
 
 /// A flow's φ, a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,53 +41,11 @@ impl Share {
     pub(crate) fn time(self, bytes: u128) -> VirtualTime {
         VirtualTime::of_ratio(bytes * u128::from(self.denominator), self.numerator)
     }
-
-    /// The service in a virtual time, rounded down.
-    pub(crate) fn service(self, time: VirtualTime) -> Bytes {
-        time.service_of_ratio(self.numerator, self.denominator)
-    }
-}
-
-/// How a flow advances from a moment on. As long as the version of the [`Shares`] is the same, it goes on like that.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Advance {
-    pub(crate) version: u64,
-    pub(crate) share: Share,
-    pub(super) weight: Weight,
-    pub(super) now: VirtualTime,
-    /// The clock of the share that it is in.
-    pub(super) clock: u128,
-}
-
-impl Advance {
-    pub(crate) const NEW: Self =
-        Self { version: 0, share: Share::ONE, weight: Weight::ONE, now: VirtualTime::ZERO, clock: 0 };
-    /// Fraction bits of clocks beyond those of virtual time.
-    pub(super) const BITS: u32 = 16;
-
-    /// Where a tag is now that was at `tag` by what was known `before`: the service until then is the same, but for
-    /// what was due in between. Not before now.
-    pub(crate) fn moved(&self, tag: VirtualTime, before: &Self) -> VirtualTime {
-        let ahead = tag.saturating_sub(before.now).raw() << Self::BITS;
-        // By the clock of its share, what is left is the same whatever comes and goes.
-        let left = before.by_clock(ahead).saturating_sub(self.clock - before.clock);
-        self.now + VirtualTime::from_raw(self.by_virtual_time(left) >> Self::BITS)
-    }
-
-    fn by_clock(&self, time: u128) -> u128 {
-        let Share { numerator, denominator } = self.share;
-        mul_div(time, numerator.into(), u128::from(denominator) * u128::from(self.weight.get()))
-    }
-
-    fn by_virtual_time(&self, clock: u128) -> u128 {
-        let Share { numerator, denominator } = self.share;
-        mul_div(clock, u128::from(denominator) * u128::from(self.weight.get()), numerator.into())
-    }
 }
 
 /// value · numerator / denominator to about 60 bits. The longest time that anything may take is 2¹¹⁰: then the result
 /// is as good as never.
-fn mul_div(value: u128, numerator: u128, denominator: u128) -> u128 {
+pub(super) fn mul_div(value: u128, numerator: u128, denominator: u128) -> u128 {
     const NEVER: u128 = 1 << 110;
     let bits = |value: u128| u128::BITS - value.leading_zeros();
     let shift = (bits(value) + bits(numerator)).saturating_sub(u128::BITS - 1);
