@@ -203,7 +203,7 @@ impl Meter {
         self.mean_pending_ns = u64::try_from(mean).unwrap_or(u64::MAX / 4);
         self.footprint_ns = (self.footprint_ns + self.mean_pending_ns) / 2;
         self.windows = STEADY_WINDOWS.min(self.windows + 1);
-        self.steady_ns = (self.steady_ns * (self.windows - 1) + self.mean_pending_ns) / self.windows;
+        self.steady_ns = self.steady_ns - self.steady_ns / self.windows + self.mean_pending_ns / self.windows;
     }
 
     /// Whether it always has many requests pending, so that it does not wait for any single one.
