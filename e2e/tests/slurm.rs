@@ -1,5 +1,6 @@
 //! Jobs of real Slurm (munged, slurmctld, and a slurmd for each node, all on this host) get their shares at a proxy.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -11,9 +12,12 @@ use vpfs_e2e::{Daemon, await_some, free_ports, output, proxy_config, run, run_un
 /// Slurm starts jobs when it likes to.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The addresses of nodes c1 and c2.
-const NODE: &str = "127.0.110.1";
-const OTHER: &str = "127.0.110.2";
+/// Nodes c1, c2 and c3 have the addresses 127.0.110.1 and so on.
+const NODES: std::ops::RangeInclusive<u16> = 1..=3;
+
+fn address(node: u16) -> String {
+    format!("127.0.110.{node}")
+}
 
 struct Site {
     dir: tempfile::TempDir,
@@ -24,15 +28,13 @@ struct Site {
 }
 
 impl Site {
-    fn start() -> Self {
+    /// With these rules for jobs, and these tables in the configuration of the proxy.
+    fn start(rules: &str, tables: &str) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let mut site = Self { dir, daemons: Vec::new(), slurmctld: None, port: free_ports(8) };
-        site.start_storage();
+        site.start_storage(tables);
         site.start_slurm();
-        let rules = "[agent]\nconfig = \"vpfs.toml\"\ntoken = \"slurm.token\"\ninterval = \"10min\"\nttl = \"1h\"\n\
-                     timeout = \"5s\"\nreach = \"sockets\"\nwake = \"wake.sock\"\n\
-                     [[rule]]\ncomment = \"vip\"\nweight = 3\nshare = \"{account}/{user}\"\n";
-        std::fs::write(site.path("slurm.toml"), rules).expect("a file");
+        site.write_rules(rules);
         let mut command = site.command(&vpfs());
         let mut agent = Daemon::start(
             site.dir.path(),
@@ -42,6 +44,12 @@ impl Site {
         agent.await_log("pushing jobs");
         site.daemons.insert(0, agent);
         site
+    }
+
+    fn write_rules(&self, rules: &str) {
+        let agent = "[agent]\nconfig = \"vpfs.toml\"\ntoken = \"slurm.token\"\ninterval = \"10min\"\nttl = \"1h\"\n\
+                     timeout = \"5s\"\nreach = \"sockets\"\nwake = \"wake.sock\"\n";
+        std::fs::write(self.path("slurm.toml"), format!("{agent}{rules}")).expect("a file");
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -54,18 +62,19 @@ impl Site {
         command
     }
 
-    fn start_storage(&mut self) {
+    fn start_storage(&mut self, tables: &str) {
         let [server, proxy] = [self.port, self.port + 1];
         let rest = "[peers]\naddresses = { s1 = \"127.0.0.1:1\" }\nsecurity = \"none\"\nsockets = \"sockets\"\n\
                     [[owner]]\nname = \"slurm\"\ntoken = \"slurm.token\"\n";
-        std::fs::write(self.path("vpfs.toml"), proxy_config(1, server, proxy, rest)).expect("a file");
+        let rest = format!("{rest}{tables}");
+        std::fs::write(self.path("vpfs.toml"), proxy_config(1, server, proxy, &rest)).expect("a file");
         std::fs::write(self.path("slurm.token"), "0123456789abcdef\n").expect("a file");
         run(Command::new("chmod").arg("600").arg(self.path("slurm.token")));
         let listen = format!("127.0.0.1:{server}");
         let mut serve = Daemon::start(
             self.dir.path(),
             "serve",
-            Command::new(vpfs()).args(["serve", "--servers", "1", "--listen", &listen]),
+            Command::new(vpfs()).args(["serve", "--servers", "1", "--device", "hdd", "--listen", &listen]),
         );
         serve.await_port(server);
         let mut command = Command::new(vpfs());
@@ -94,15 +103,15 @@ impl Site {
         run(Command::new("chmod").arg("755").arg(self.path("wake")));
         std::fs::create_dir(self.path("state")).expect("a directory");
         self.slurmctld = Some(self.start_slurmctld());
-        for node in ["c1", "c2"] {
+        for node in NODES.map(|node| format!("c{node}")) {
             let mut command = self.command(Path::new("slurmd"));
-            let slurmd = Daemon::start(self.dir.path(), node, command.args(["-D", "-N", node]));
+            let slurmd = Daemon::start(self.dir.path(), &node, command.args(["-D", "-N", &node]));
             self.daemons.push(slurmd);
         }
         self.daemons.push(munged);
         await_some(PATIENCE, || {
             let nodes = run(self.command(Path::new("sinfo")).args(["--noheader", "--format=%D %t"]));
-            if nodes.trim() == "2 idle" { Ok(()) } else { Err(nodes) }
+            if nodes.trim() == "3 idle" { Ok(()) } else { Err(nodes) }
         });
     }
 
@@ -116,6 +125,11 @@ impl Site {
         let (dir, port) = (self.dir.path().display(), self.port);
         let user = run(Command::new("id").arg("-un"));
         let user = user.trim();
+        let node = |node| {
+            let (address, port) = (address(node), port + 2 + node);
+            format!("NodeName=c{node} NodeHostname=localhost NodeAddr={address} Port={port} CPUs=2\n")
+        };
+        let nodes: String = NODES.map(node).collect();
         format!(
             "ClusterName=vpfs\nSlurmctldHost=localhost(127.0.0.1)\nSlurmctldPort={}\nSlurmUser={user}\nSlurmdUser={user}\n\
              AuthType=auth/munge\nAuthInfo=socket={dir}/munge.sock\nCredType=cred/munge\nMpiDefault=none\n\
@@ -124,12 +138,8 @@ impl Site {
              SelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\nReturnToService=2\n\
              SchedulerParameters=sched_min_interval=0\nAccountingStorageType=accounting_storage/none\n\
              JobAcctGatherType=jobacct_gather/none\nPrologSlurmctld={dir}/wake\nEpilogSlurmctld={dir}/wake\n\
-             NodeName=c1 NodeHostname=localhost NodeAddr={NODE} Port={} CPUs=2\n\
-             NodeName=c2 NodeHostname=localhost NodeAddr={OTHER} Port={} CPUs=2\n\
-             PartitionName=batch Nodes=c[1-2] Default=YES MaxTime=INFINITE State=UP\n",
+             {nodes}PartitionName=batch Nodes=c[1-3] Default=YES MaxTime=INFINITE State=UP\n",
             port + 2,
-            port + 3,
-            port + 4,
         )
     }
 
@@ -139,9 +149,56 @@ impl Site {
     }
 
     fn submit(&self, options: &[&str]) -> String {
+        self.submit_script("sleep 300", options)
+    }
+
+    fn submit_script(&self, script: &str, options: &[&str]) -> String {
         let mut command = self.command(Path::new("sbatch"));
-        command.args(["--parsable", "--output=/dev/null", "--wrap", "sleep 300"]).args(options);
+        command.args(["--parsable", "--output=/dev/null", "--wrap", script]).args(options);
         run(&mut command).trim().to_owned()
+    }
+
+    /// A job of a project that writes all that it can, from a node of its own.
+    fn submit_writer(&self, project: &str) -> String {
+        let url = format!("tcp://127.0.0.1:{}/pfs", self.port + 1);
+        let load = "workload ior --processes 4 --transfer 64KiB --block 4MiB --write --time 10min --quiet";
+        let bind = "--bind 127.0.110.${SLURMD_NODENAME#c}";
+        let script = format!("exec {} {load} {bind} --url {url} --directory /$SLURM_JOB_ID", vpfs().display());
+        self.submit_script(&script, &["--nodes=1", "--exclusive", &format!("--account={project}")])
+    }
+
+    /// What jobs write, by job, in some seconds from now.
+    fn rates(&self) -> BTreeMap<String, f64> {
+        let top = ["top", "--once", "--interval", "2", "--json", "--config"];
+        let text = run(Command::new(vpfs()).args(top).arg(self.path("vpfs.toml")));
+        let told: Value = serde_json::from_str(&text).expect("JSON");
+        let rows = told["apps"].as_array().expect("applications").iter();
+        let job = |row: &Value| Some(row["app"].as_str()?.strip_prefix("slurm:")?.to_owned());
+        rows.filter_map(|row| Some((job(row)?, row["bytes_per_second"].as_f64()?))).collect()
+    }
+
+    /// Waits until the rates of these jobs are to each other as these numbers, within a tenth.
+    fn await_rates(&self, due: &[(&String, f64)]) {
+        let all_due: f64 = due.iter().map(|(_, due)| due).sum();
+        await_some(PATIENCE, || {
+            let rates = self.rates();
+            let rate = |job: &String| rates.get(job).copied().unwrap_or_default();
+            let all: f64 = due.iter().map(|(job, _)| rate(job)).sum();
+            let is_due = |(job, due): &(&String, f64)| (rate(job) / all / (due / all_due) - 1.0).abs() < 0.1;
+            if due.iter().all(is_due) { Ok(()) } else { Err(format!("{rates:?} instead of {due:?}\n{}", self.log())) }
+        });
+    }
+
+    fn cancel(&self, job: &str) {
+        run_until_it_succeeds(self.command(Path::new("scancel")).arg(job));
+    }
+
+    /// Processes of jobs would outlive the test.
+    fn await_no_jobs(&self) {
+        await_some(PATIENCE, || {
+            let jobs = run(self.command(Path::new("squeue")).arg("--noheader"));
+            if jobs.trim().is_empty() { Ok(()) } else { Err(jobs) }
+        });
     }
 
     /// The applications at the proxy, as names with weights and numbers of clients and users.
@@ -175,18 +232,28 @@ fn a_job_has_its_share_from_its_start_to_its_end() {
     if !are_present("slurm", &["munged", "slurmctld", "slurmd", "squeue"]) {
         return;
     }
-    let mut site = Site::start();
+    let rule = |weight: u32| {
+        format!("[[rule]]\ncomment = \"vip\"\nname = \"a*\"\nweight = {weight}\nshare = \"{{account}}/{{user}}\"\n")
+    };
+    let mut site = Site::start(&rule(2), "");
     let vip = site.submit(&["--nodes=1", "--exclusive", "--comment=run 7 vip", "--job-name=a\";[[app]]\nb"]);
+    site.await_apps(&[format!("{vip} x2 1 0")]);
+    // Rules that are not valid change nothing.
+    site.write_rules("[[rule]]\nwieght = 3\n");
+    site.daemons[0].signal("HUP");
+    site.daemons[0].await_log("wieght");
+    site.write_rules(&rule(3));
+    site.daemons[0].signal("HUP");
     site.await_apps(&[format!("{vip} x3 1 0")]);
     let url = format!("tcp://127.0.0.1:{}/pfs", site.port + 1);
     let load = ["workload", "ior", "-n", "1", "-t", "64KiB", "-b", "1MiB", "--write", "--quiet", "--url", &url];
-    run(Command::new(vpfs()).args(load).args(["--bind", NODE]));
+    run(Command::new(vpfs()).args(load).args(["--bind", &address(1)]));
     let top = ["top", "--once", "--interval", "1", "--json", "--config"];
     let top = run(Command::new(vpfs()).args(top).arg(site.path("vpfs.toml")));
     assert!(top.contains(&format!("slurm:{vip}")), "{top}");
 
     // Two of one user on one node are told apart by nothing.
-    let array = site.submit(&["--nodes=1", "--ntasks=1", "--array=0-1"]);
+    let array = site.submit(&["--nodelist=c3", "--ntasks=1", "--array=0-1"]);
     let mut tasks = [format!("{array}_0 x1 1 1"), format!("{array}_1 x1 1 1")];
     // Slurm gives the last task the number of the array.
     tasks.reverse();
@@ -203,8 +270,8 @@ fn a_job_has_its_share_from_its_start_to_its_end() {
     await_some(PATIENCE, || if site.log().contains("jobs cannot be read") { Ok(()) } else { Err(site.log()) });
     assert_eq!(site.apps().len(), 3);
     site.slurmctld = Some(site.start_slurmctld());
-    run_until_it_succeeds(site.command(Path::new("scancel")).arg(&array));
-    run_until_it_succeeds(site.command(Path::new("scancel")).arg(&vip));
+    site.cancel(&array);
+    site.cancel(&vip);
     site.await_apps(&[]);
 
     // Without an agent, slurmctld starts jobs as ever.
@@ -216,10 +283,25 @@ fn a_job_has_its_share_from_its_start_to_its_end() {
         let state = run(site.command(Path::new("squeue")).args(["--noheader", "--format=%T", "--jobs", &last]));
         if state.trim() == "RUNNING" { Ok(()) } else { Err(state) }
     });
-    run(site.command(Path::new("scancel")).arg(&last));
-    // Their processes would outlive the test.
-    await_some(PATIENCE, || {
-        let jobs = run(site.command(Path::new("squeue")).arg("--noheader"));
-        if jobs.trim().is_empty() { Ok(()) } else { Err(jobs) }
-    });
+    site.cancel(&last);
+    site.await_no_jobs();
+}
+
+/// Projects 3:1; a second job of the first one splits its share, and gives it back at its end.
+#[test]
+fn jobs_divide_the_share_of_their_project() {
+    if !are_present("slurm", &["munged", "slurmctld", "slurmd", "squeue"]) {
+        return;
+    }
+    let tables = "[scheduler]\npolicy = \"sfq-d\"\ndepth = 2\n\
+                  [[share]]\nname = \"bio\"\nweight = 3\n[[share]]\nname = \"chem\"\n";
+    let site = Site::start("[[rule]]\nshare = \"{account}\"\n", tables);
+    let [bio, chem] = ["bio", "chem"].map(|project| site.submit_writer(project));
+    site.await_rates(&[(&bio, 3.0), (&chem, 1.0)]);
+    let second = site.submit_writer("bio");
+    site.await_rates(&[(&bio, 1.5), (&second, 1.5), (&chem, 1.0)]);
+    site.cancel(&second);
+    site.await_rates(&[(&bio, 3.0), (&chem, 1.0)]);
+    [&bio, &chem].map(|job| site.cancel(job));
+    site.await_no_jobs();
 }

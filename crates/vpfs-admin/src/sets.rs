@@ -55,10 +55,10 @@ pub(crate) async fn change(pushes: &Pushes, caller: Caller, name: &str, request:
 async fn try_change(pushes: &Pushes, caller: Caller, name: &str, request: Request<Incoming>) -> Result<Answer, Answer> {
     let name = SetName::parse(name).map_err(|reason| Answer::refusal(StatusCode::UNPROCESSABLE_ENTITY, &reason))?;
     let authorization = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    check(pushes, caller, &name, authorization).await?;
+    let by = check(pushes, caller, &name, authorization).await?;
     match *request.method() {
-        Method::PUT => put(pushes, name, request.into_body()).await,
-        Method::DELETE => Ok(json(&pushes.remove(&name).await)),
+        Method::PUT => put(pushes, name, request.into_body(), by).await,
+        Method::DELETE => Ok(json(&pushes.remove(&name, &by).await)),
         _ => {
             let refusal = Answer::refusal(StatusCode::METHOD_NOT_ALLOWED, "use PUT or DELETE");
             Err(Answer { allow: "PUT, DELETE", ..refusal })
@@ -66,22 +66,25 @@ async fn try_change(pushes: &Pushes, caller: Caller, name: &str, request: Reques
     }
 }
 
-async fn put(pushes: &Pushes, name: SetName, body: Incoming) -> Result<Answer, Answer> {
+async fn put(pushes: &Pushes, name: SetName, body: Incoming, by: String) -> Result<Answer, Answer> {
     let refused = |reason: &str| Answer::refusal(StatusCode::UNPROCESSABLE_ENTITY, reason);
     let body = Limited::new(body, Set::LONGEST).collect().await.map_err(|error| refused(&error.to_string()))?;
     let set = Set::parse(&body.to_bytes()).map_err(|reason| refused(&reason))?;
-    match pushes.put(name, set).await {
+    match pushes.put(name, set, by).await {
         Ok(put) => Ok(json(&(put == Put::Replaced))),
         Err(Refusal::Older(version)) => Err(Answer::refusal(StatusCode::CONFLICT, &version.to_string())),
         Err(Refusal::Full(reason)) => Err(refused(&reason)),
     }
 }
 
-async fn check(pushes: &Pushes, caller: Caller, name: &SetName, authorization: &str) -> Result<(), Answer> {
-    if is_administrator(caller) {
-        return Ok(());
-    }
+/// Who it is, in words.
+async fn check(pushes: &Pushes, caller: Caller, name: &SetName, authorization: &str) -> Result<String, Answer> {
     let owner = name.owner();
+    let by = match caller {
+        Caller::User(uid) if is_administrator(uid) => return Ok(format!("uid {uid}")),
+        Caller::User(uid) => format!("owner {owner} by its token, uid {uid}"),
+        Caller::Unknown => format!("owner {owner} by its token"),
+    };
     let reason = match pushes.token_of(owner) {
         None => format!("there is no [[owner]] {owner:?}; without one, only root may push this set, at the socket"),
         Some(path) => match tokio::fs::metadata(&path).await {
@@ -89,18 +92,15 @@ async fn check(pushes: &Pushes, caller: Caller, name: &SetName, authorization: &
             Ok(metadata) if metadata.permissions().mode() & 0o007 != 0 => {
                 format!("all users can read the token of [[owner]] {owner:?}, so it proves nothing; chmod 640 it")
             }
-            Ok(_) if is_token(&path, authorization, SHORTEST).await => return Ok(()),
+            Ok(_) if is_token(&path, authorization, SHORTEST).await => return Ok(by),
             Ok(_) => format!("send the token of [[owner]] {owner:?}, which has at least {SHORTEST} characters"),
         },
     };
     Err(Answer::refusal(StatusCode::FORBIDDEN, &reason))
 }
 
-fn is_administrator(caller: Caller) -> bool {
-    match caller {
-        Caller::User(uid) => uid == 0 || uid == rustix::process::geteuid().as_raw(),
-        Caller::Unknown => false,
-    }
+fn is_administrator(uid: u32) -> bool {
+    uid == 0 || uid == rustix::process::geteuid().as_raw()
 }
 
 #[cfg(test)]
@@ -149,7 +149,7 @@ mod tests {
         let pushes = daemon.pushes();
         let [slurm, part, other] = ["slurm", "slurm.a", "admin"].map(|name| SetName::parse(name).unwrap());
         let may = async |caller, name: &SetName, sent: &str| match check(&pushes, caller, name, sent).await {
-            Ok(()) => true,
+            Ok(by) => by.starts_with("uid ") || by.starts_with(&format!("owner {} by", name.owner())),
             Err(refusal) => {
                 assert_eq!(refusal.status, StatusCode::FORBIDDEN);
                 false

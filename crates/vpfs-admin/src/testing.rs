@@ -58,6 +58,7 @@ fn snapshot(apps: &[&str]) -> Snapshot {
             ..AppAccount::default()
         };
         AppSnapshot {
+            part: 0.5,
             app,
             shares: Vec::new(),
             account,

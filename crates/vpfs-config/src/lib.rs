@@ -5,7 +5,8 @@
 //! [`AppTable`] numbers applications for the schedulers. A [`Config`] is always valid.
 //!
 //! ```
-//! use vpfs_config::{AppTable, Config};
+//! use vpfs_config::{AppTable, Client, Config};
+//! use vpfs_core::OpKind;
 //!
 //! let text = r#"
 //!     [[server]]
@@ -22,9 +23,10 @@
 //! let identify = config.resolve(&|_name| vec![]);
 //! let mut apps = AppTable::new(&config);
 //!
-//! let (id, _) = apps.assign(identify.identify(None, [10, 1, 2, 3].into(), None, &[]));
+//! let client = Client { listener: 0, ip: [10, 1, 2, 3].into(), uid: None, gids: &[], op: OpKind::Read };
+//! let (id, _) = apps.assign(identify.identify(&client));
 //! assert_eq!(apps.get(id).map(|app| app.name.as_str()), Some("climate"));
-//! let (id, _) = apps.assign(identify.identify(None, [10, 2, 2, 2].into(), None, &[]));
+//! let (id, _) = apps.assign(identify.identify(&Client { ip: [10, 2, 2, 2].into(), ..client }));
 //! assert_eq!(apps.get(id).map(|app| app.name.as_str()), Some("host:10.2.2.2"));
 //!
 //! let error = Config::parse("vpfs.toml", "[scheduler]\npolcy = 1").unwrap_err();
@@ -46,6 +48,7 @@ pub use vpfs_toml::accounts::Account;
 pub use vpfs_toml::app_entry::{AppEntry, Place};
 pub use vpfs_toml::app_table::AppTable;
 pub use vpfs_toml::apps::{App, Cap};
+pub use vpfs_toml::client::Client;
 pub use vpfs_toml::clients::{AppIndex, Auto, AutoBy, AutoKey, AutoShare, Identify, Identity, RunOf};
 pub use vpfs_toml::config::{Change, Config, Diff};
 pub use vpfs_toml::host_list::{HostList, HostSet};

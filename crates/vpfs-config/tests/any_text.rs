@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use proptest::prelude::*;
-use vpfs_config::Config;
-use vpfs_config::SECTIONS;
+use vpfs_config::{Client, Config, SECTIONS};
+use vpfs_core::OpKind;
 
 #[path = "../../../fuzz/src/files.rs"]
 #[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
@@ -60,7 +60,7 @@ fn use_it(text: &str) {
         Err(problems) => assert!(!problems.list.is_empty() && !problems.to_string().is_empty()),
         Ok(config) => {
             let ip = [10, 0, 0, 1].into();
-            config.resolve(&|_| vec![ip]).identify(None, ip, None, &[]);
+            config.resolve(&|_| vec![ip]).identify(&Client { listener: 0, ip, uid: None, gids: &[], op: OpKind::Read });
             assert!(config.diff(&config).is_empty());
             assert!(
                 (0..config.listeners.len())

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use vpfs_config::{AppIndex, Config, Identity, Protocol, config_manual};
+use vpfs_config::{AppIndex, Client, Config, Identity, Protocol, config_manual};
 use vpfs_core::{Bytes, OpKind, SlotCostTable};
 
 fn repository() -> PathBuf {
@@ -76,7 +76,9 @@ fn connections_of_nfs_hold_more_because_writes_carry_their_data() {
 #[test]
 fn users_of_a_hub_are_applications_beside_its_backup() {
     let who = example("jupyterhub-home.toml").resolve(&|_| Vec::new());
-    let of = |last: u8, uid| who.identify(None, [10, 0, 0, last].into(), Some(uid), &[]);
+    let of = |last: u8, uid| {
+        who.identify(&Client { listener: 0, ip: [10, 0, 0, last].into(), uid: Some(uid), gids: &[], op: OpKind::Read })
+    };
     assert_eq!(of(9, 0), Identity::App(AppIndex(0)), "the backup is also root");
     assert_eq!(of(1, 0), Identity::App(AppIndex(1)));
     assert_eq!(of(1, 1000), of(2, 1000), "a user on two nodes is one application");

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use vpfs_config::sets::{AppText, Set, SetName, SetText, Sets};
-use vpfs_config::{Account, AppIndex, AppTable, AutoKey, Config, Identify, Identity, Place};
-use vpfs_core::{AppId, Time};
+use vpfs_config::{Account, AppIndex, AppTable, AutoKey, Client, Config, Identify, Identity, Place};
+use vpfs_core::{AppId, OpKind, Time};
 
 const NETWORK: &str = "[[server]]\nname = \"s1\"\naddress = \"tcp://n1:3334\"\n[[listener]]\nport = 5334\n";
 
@@ -27,6 +27,10 @@ fn ip(text: &str) -> IpAddr {
     text.parse().expect("an address")
 }
 
+fn client(ip: IpAddr, uid: Option<u32>, gids: &[u32]) -> Client<'_> {
+    Client { listener: 0, ip, uid, gids, op: OpKind::Read }
+}
+
 fn app(index: usize) -> Identity {
     Identity::App(AppIndex(index))
 }
@@ -37,7 +41,7 @@ fn clients_match_by_network_address_and_name() {
         "[[app]]\nname = \"net\"\nclients = \"10.1.0.0/16\"\n[[app]]\nname = \"one\"\nclients = [\"192.168.0.7\", \"fd00::7\"]\n\
          [[app]]\nname = \"names\"\nclients = \"c[001-003,9]\"\n[apps]\nauto = \"off\"\n",
     );
-    let of = |text| who.identify(None, ip(text), None, &[]);
+    let of = |text| who.identify(&client(ip(text), None, &[]));
     assert_eq!(of("10.1.255.1"), app(0));
     assert_eq!(of("::ffff:10.1.2.3"), app(0));
     assert_eq!(of("192.168.0.7"), app(1));
@@ -53,26 +57,49 @@ fn all_parts_must_match_and_the_first_application_wins() {
         "[[app]]\nname = \"both\"\nclients = \"10.0.0.0/8\"\nuids = [\"1000-1999\", 5]\n\
          [[app]]\nname = \"group\"\ngids = 100\n[[app]]\nname = \"rest\"\nclients = \"10.0.0.0/8\"\n",
     );
-    let of = |uid, gids: &[u32]| who.identify(None, ip("10.0.0.1"), uid, gids);
+    let of = |uid, gids: &[u32]| who.identify(&client(ip("10.0.0.1"), uid, gids));
     assert_eq!(of(Some(1000), &[100]), app(0));
     assert_eq!(of(Some(1999), &[]), app(0));
     assert_eq!(of(Some(5), &[]), app(0));
     assert_eq!(of(Some(2000), &[7, 100]), app(1));
     assert_eq!(of(None, &[]), app(2));
-    assert_eq!(who.identify(None, ip("11.0.0.1"), Some(1000), &[]), Identity::Auto(AutoKey::Host(ip("11.0.0.1"))));
+    assert_eq!(who.identify(&client(ip("11.0.0.1"), Some(1000), &[])), Identity::Auto(AutoKey::Host(ip("11.0.0.1"))));
 }
 
 #[test]
 fn the_listeners_application_goes_before_all() {
-    let who = identify("[[app]]\nname = \"a\"\nuids = 0\n[[app]]\nname = \"b\"\nuids = 0\n");
-    assert_eq!(who.identify(Some(AppIndex(1)), ip("::1"), Some(0), &[]), app(1));
+    let who = identify(
+        "[[listener]]\nport = 5335\napp = \"b\"\n[[app]]\nname = \"a\"\nuids = 0\n[[app]]\nname = \"b\"\nuids = 0\n",
+    );
+    let of = |listener| who.identify(&Client { listener, ..client(ip("::1"), Some(0), &[]) });
+    assert_eq!([of(0), of(1)], [app(0), app(1)]);
+}
+
+#[test]
+fn listeners_operations_and_alternatives() {
+    let who = identify(
+        "[[listener]]\nport = 5335\n\
+         [[app]]\nname = \"storm\"\noperations = [\"metadata\"]\nuids = 7\n\
+         [[app]]\nname = \"climate\"\nclients = \"10.0.0.1\"\n\
+         [[app]]\nname = \"export\"\nlisteners = 5335\n\
+         [[match]]\napp = \"climate\"\nuids = 7\noperations = [\"read\", \"write\"]\n\
+         [[match]]\napp = \"climate\"\nlisteners = [5334]\ngids = 8\n[apps]\nauto = \"off\"\n",
+    );
+    let [storm, climate, export, other] = [0, 1, 2, 3].map(app);
+    let at_2 = |uid, gids| client(ip("10.0.0.2"), uid, gids);
+    assert_eq!(who.identify(&Client { op: OpKind::Metadata, ..at_2(Some(7), &[]) }), storm);
+    assert_eq!(who.identify(&at_2(Some(7), &[])), climate, "by another rule of its own, before the next application");
+    assert_eq!(who.identify(&client(ip("10.0.0.1"), None, &[])), climate);
+    assert_eq!(who.identify(&at_2(None, &[8])), climate);
+    assert_eq!(who.identify(&Client { listener: 1, ..at_2(None, &[8]) }), export);
+    assert_eq!(who.identify(&at_2(None, &[])), other);
 }
 
 #[test]
 fn automatic_applications_are_hosts_or_users() {
     let who = identify("[apps]\nauto = \"uid\"\n");
-    assert_eq!(who.identify(None, ip("::1"), Some(7), &[]), Identity::Auto(AutoKey::Uid(7)));
-    assert_eq!(who.identify(None, ip("::1"), None, &[]), app(0));
+    assert_eq!(who.identify(&client(ip("::1"), Some(7), &[])), Identity::Auto(AutoKey::Uid(7)));
+    assert_eq!(who.identify(&client(ip("::1"), None, &[])), app(0));
     assert_eq!(AutoKey::Uid(7).to_string(), "uid:7");
     assert_eq!(AutoKey::Host(ip("10.1.2.3")).to_string(), "host:10.1.2.3");
 }
@@ -83,9 +110,9 @@ fn a_host_without_address_matches_no_rule() {
     let text = "[[app]]\nname = \"a\"\nclients = [\"c1\", \"login1\",\n\"nobody\"]\n\
                 [[app]]\nname = \"b\"\nclients = \"nobody\"\n";
     let who = identify(text);
-    assert_eq!(who.identify(None, ip("10.0.0.1"), None, &[]), app(0));
+    assert_eq!(who.identify(&client(ip("10.0.0.1"), None, &[])), app(0));
     let other = ip("10.0.0.2");
-    assert_eq!(who.identify(None, other, None, &[]), Identity::Auto(AutoKey::Host(other)));
+    assert_eq!(who.identify(&client(other, None, &[])), Identity::Auto(AutoKey::Host(other)));
     let config = config(text);
     assert_eq!(config.unresolved().collect::<Vec<_>>(), [("c1", 8), ("login1", 8), ("nobody", 9)]);
 }
@@ -189,13 +216,13 @@ fn users_and_groups_by_name_match_as_their_ids_do() {
         Account::Group(_) => Some(500),
     };
     let who = config.resolve_with(&|_| Vec::new(), &id);
-    let app = |uid: u32, gids: &[u32]| match who.identify(None, [10, 1, 2, 3].into(), Some(uid), gids) {
+    let app = |uid: u32, gids: &[u32]| match who.identify(&client([10, 1, 2, 3].into(), Some(uid), gids)) {
         Identity::App(index) => config.apps[index.0].name.clone(),
         other => format!("{other:?}"),
     };
     assert_eq!([app(7, &[]), app(3001, &[]), app(1, &[500]), app(1, &[1])], ["a", "a", "p", "other"]);
     let nobody = config.resolve(&|_| Vec::new());
-    let identity = nobody.identify(None, [10, 1, 2, 3].into(), Some(3001), &[500]);
+    let identity = nobody.identify(&client([10, 1, 2, 3].into(), Some(3001), &[500]));
     assert_eq!(identity, Identity::App(config.default_app), "without an id a rule matches nobody");
 }
 
@@ -222,7 +249,7 @@ fn pushed_applications_come_after_those_of_the_file() {
     let mut table = AppTable::new(&config);
     assert_eq!(table.push(Time::ZERO, pushed), [], "nobody is here yet");
     let name = |host: &str| {
-        let (id, _) = table.assign(identify.identify(None, ip(host), None, &[]));
+        let (id, _) = table.assign(identify.identify(&client(ip(host), None, &[])));
         table.get(id).unwrap().name.clone()
     };
     assert_eq!(["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(name), ["login", "slurm:2", "host:10.0.0.3"]);
@@ -239,7 +266,7 @@ fn pushed_applications_keep_their_ids_until_they_are_gone() {
         (config.resolve(&|_| Vec::new()).with(pushed), changed)
     };
     let assign = |table: &mut AppTable, identify: &Identify, host: &str| {
-        table.assign(identify.identify(None, ip(host), None, &[]))
+        table.assign(identify.identify(&client(ip(host), None, &[])))
     };
     let (identify, _) = push(&mut table, &[("1", 4, "10.0.0.1"), ("2", 2, "10.0.0.2")]);
     let (first, is_new) = assign(&mut table, &identify, "10.0.0.1");

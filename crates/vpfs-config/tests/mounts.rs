@@ -1,7 +1,7 @@
 //! Files whose servers are mounts: programs of a host instead of clients.
 
 use vpfs_config::{AppIndex, AppTable, AutoKey, Config, Identity, Program, RunWeight};
-use vpfs_core::PolicyKind;
+use vpfs_core::{OpKind, PolicyKind};
 
 const MOUNT: &str = "[[server]]\nname = \"m\"\naddress = \"mount://c001\"\n";
 
@@ -15,6 +15,7 @@ const SOMEBODY: Program<'_> = Program {
     cgroup: "/user.slice",
     executable: "/usr/bin/python3",
     file: "home/a",
+    op: OpKind::Read,
     weight: None,
 };
 
@@ -22,7 +23,8 @@ const SOMEBODY: Program<'_> = Program {
 fn programs_match_by_executable_group_and_file() {
     let rules = "[[app]]\nname = \"climate\"\nprograms = \"/opt/climate/**\"\nuids = 1000\n\
                  [[app]]\nname = \"backup\"\ncgroups = [\"/system.slice/backup.service\", \"/backup\"]\n\
-                 [[app]]\nname = \"tmp\"\nfiles = [\"tmp/**\", \"*.tmp\"]\n[[app]]\nname = \"staff\"\ngids = 50\n";
+                 [[app]]\nname = \"tmp\"\nfiles = [\"tmp/**\", \"*.tmp\"]\n[[app]]\nname = \"staff\"\ngids = 50\n\
+                 [[match]]\napp = \"tmp\"\noperations = \"metadata\"\nprograms = \"/usr/bin/find\"\n";
     let config = Config::parse("f", &format!("{MOUNT}{rules}")).unwrap();
     let who = config.resolve(&|_| Vec::new());
     let app = |index| Identity::App(AppIndex(index));
@@ -35,6 +37,9 @@ fn programs_match_by_executable_group_and_file() {
     assert_eq!(who.identify_program(&Program { file: "x.tmp", ..SOMEBODY }), app(2));
     assert_eq!(who.identify_program(&Program { file: "home/x.tmp", ..SOMEBODY }), auto(), "* is one name");
     assert_eq!(who.identify_program(&Program { gids: &[7, 50], ..SOMEBODY }), app(3));
+    let find = Program { executable: "/usr/bin/find", ..SOMEBODY };
+    assert_eq!(who.identify_program(&Program { op: OpKind::Metadata, ..find }), app(2), "by its other rule");
+    assert_eq!(who.identify_program(&find), auto());
     assert_eq!(who.identify_program(&SOMEBODY), auto());
 }
 

@@ -27,8 +27,30 @@ fn unknown_keys_suggest_the_near_one_or_list_all() {
     assert_problem("[sheduler]", "f:9: sheduler: unknown key; did you mean \"scheduler\"?");
     assert_problem(
         "[[app]]\nname = \"a\"\n\"k\\n\" = 1\nuids = 1",
-        "f:11: app.a.k\\n: unknown key; allowed are name, share, weight, cap, server_cap, target_rate, server_target_rate, deadline, min_rate, server_min_rate, latency, burst, exempt, clients, uids, users and 5 more",
+        "f:11: app.a.k\\n: unknown key; allowed are name, share, weight, cap, server_cap, target_rate, server_target_rate, deadline, min_rate, server_min_rate, latency, burst, exempt, clients, uids, users and 7 more",
     );
+}
+
+#[test]
+fn what_requests_do_not_tell_is_explained() {
+    let app = |rule: &str| problems_of(&format!("[[app]]\nname = \"a\"\n{rule}")).join("\n");
+    for (rule, said) in [
+        (
+            "files = \"home/**\"",
+            "f:11: app.a.files: is known of programs that use a mount only: requests of OrangeFS and NFS carry handles",
+        ),
+        ("programs = \"/bin/x\"", "requests tell a host, a user and groups"),
+        ("operations = [\"read\", \"open\"]", "f:11: app.a.operations: expects \"read\", \"write\" or \"metadata\""),
+        ("listeners = [5334, 5335]", "f:11: app.a.listeners: no [[listener]] has port 5335; their ports are 5334"),
+        ("listeners = \"5334\"", "expects the ports of listeners"),
+        ("users = \"svc-*\"", "write a group"),
+        ("[[match]]\napp = \"a\"", "f:12: match.1.app: has nothing to match here"),
+        ("[[match]]\napp = \"b\"\nuids = 1", "f:12: match.1.app: there is no [[app]] named \"b\"; allowed are a"),
+        ("[[match]]\nuids = 1", "f:11: match.1.app: is missing"),
+        ("[[match]]\napp = \"a\"\nweight = 2\nuids = 1", "f:13: match.1.weight: unknown key; it belongs to"),
+    ] {
+        assert!(app(rule).contains(said), "{rule}: {}", app(rule));
+    }
 }
 
 #[test]

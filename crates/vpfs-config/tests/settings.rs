@@ -23,7 +23,11 @@ fn parse(text: &str) -> Result<Config, String> {
 /// Everything that a daemon uses, without the lines of host names.
 fn meaning(config: &Config) -> String {
     let mut config = config.clone();
-    let lists = config.apps.iter_mut().filter_map(|app| app.rule.clients.as_mut());
+    let mut rules: Vec<_> = Vec::new();
+    for app in &mut config.apps {
+        rules.extend([&mut app.rule].into_iter().chain(app.alternatives.iter_mut().map(|(_, rule)| rule)));
+    }
+    let lists = rules.into_iter().filter_map(|rule| rule.clients.as_mut());
     for (_, line) in lists.chain(config.trust.servers.as_mut()).flat_map(|list| &mut list.names) {
         *line = 0;
     }
@@ -112,7 +116,8 @@ fn what_follows_from_other_settings_is_there() {
     let profile = printed("[scheduler]\nprofile = \"disk.toml\"\npolicy = \"sfq-d-plus\"\n");
     assert!(profile.contains("\nprofile = \"disk.toml\"\n# depth: 20, of the profile\n"), "{profile}");
     let app = printed(
-        "[scheduler]\ncapacity = \"400MB/s\"\n[[app]]\nname = \"a\"\ncap = \"25%\"\nuids = [7, \"1-3\", 3]\nclients = \"c[01-100] d1\"\n",
+        "[scheduler]\ncapacity = \"400MB/s\"\n[[app]]\nname = \"a\"\ncap = \"25%\"\nuids = [7, \"1-3\", 3]\nclients = \"c[01-100] d1\"\n\
+         [[match]]\napp = \"a\"\nclients = \"e1\"\nlisteners = 5334\noperations = [\"read\", \"metadata\"]\n",
     );
     assert!(app.contains("\ncap = \"100MB/s\"\n") && app.contains("\nuids = [\"1-3\", 7]\n"), "{app}");
     assert!(app.contains("\nclients = [\"c[01-100] d1\"]\n"), "{app}");

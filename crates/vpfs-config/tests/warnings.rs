@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may unwrap: its panic is the report")]
 
 use proptest::prelude::*;
-use vpfs_config::{AppIndex, Config, Identity};
+use vpfs_config::{AppIndex, Client, Config, Identity};
+use vpfs_core::OpKind;
 
 const SERVER: &str = "[[server]]\nname = \"s1\"\naddress = \"tcp://n1:3334\"\n";
 
@@ -193,7 +194,7 @@ proptest! {
         for ip in 0..10_u8 {
             for uid in 0..8 {
                 for gid in 0..8 {
-                    if let Identity::App(AppIndex(app)) = who.identify(None, [10, 0, 0, ip].into(), Some(uid), &[gid])
+                    if let Identity::App(AppIndex(app)) = who.identify(&Client { listener: 0, ip: [10, 0, 0, ip].into(), uid: Some(uid), gids: &[gid], op: OpKind::Read })
                         && let Some(reached) = reached.get_mut(app)
                     {
                         *reached = true;

@@ -288,6 +288,11 @@ impl Accounts {
         self.parts.of(now, app)
     }
 
+    /// The part of the storage's time that is due to it now, if it has requests.
+    pub(crate) fn part_of(&self, app: AppId) -> f64 {
+        self.parts.part(app)
+    }
+
     /// How long anything was in the storage, until now.
     pub(crate) fn busy(&self, now: Time) -> Duration {
         self.parts.busy(now)

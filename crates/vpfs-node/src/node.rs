@@ -436,7 +436,8 @@ impl<W> Node<W> {
         let app = |(app, account): (AppId, &AppAccount)| {
             let (due, got) = self.accounts.parts_of(now, app);
             let shares = self.flows.places.way_to(account.policy.share);
-            AppSnapshot { app, shares, account: account.clone(), due, got, peers: self.peer_service(app) }
+            let part = self.accounts.part_of(app);
+            AppSnapshot { app, shares, part, account: account.clone(), due, got, peers: self.peer_service(app) }
         };
         Snapshot {
             at: now,

@@ -2,7 +2,7 @@
 //!
 //! An application is *present* while any of its requests waits or is in the storage, and a share while any application
 //! in it is. At each moment an application is *due* its weight's part of the sum of the weights present beside it, of
-//! what its share is due in the same way; and it *gets* the part of the requests in the storage that are its own. Both
+//! what its share is due in the same way (nothing, if it is exempt: it does not take turns); and it *gets* the part of the requests in the storage that are its own. Both
 //! are summed over time, so rates of these sums are mean parts. What all got together is the time in which anything was
 //! in the storage.
 //!
@@ -106,7 +106,8 @@ impl PartsOfTime {
             self.leave(now, app);
         }
         let found = &mut self.apps[app.index()];
-        (found.weight, found.share) = (policy.weight.get(), policy.share);
+        let weight = if policy.exempt { 0 } else { policy.weight.get() };
+        (found.weight, found.share) = (weight, policy.share);
         policy.share.into_iter().for_each(|share| _ = self.share(share));
         if was_present {
             self.join(now, app);
@@ -171,6 +172,20 @@ impl PartsOfTime {
         (duration(found.due + due), duration(found.got + got))
     }
 
+    /// The part of the storage's time that is due to it now, if it has requests; from 0 to 1. O(depth).
+    pub(crate) fn part(&self, app: AppId) -> f64 {
+        let App { mut weight, share: mut at, present, .. } = self.apps.get(app.index()).copied().unwrap_or(App::NEW);
+        let (mut part, mut is_present) = (1.0, present > 0);
+        loop {
+            let of_share = at.and_then(|share| self.shares.get(share.index()));
+            let beside = of_share.map_or(self.clocks.weights, |share| share.weights);
+            let all = if is_present { beside } else { beside + u64::from(weight) };
+            part *= f64::from(weight) / (all.max(1) as f64);
+            let Some(share) = of_share else { return part };
+            (weight, at, is_present) = (share.policy.weight.get(), share.policy.parent, share.weights > 0);
+        }
+    }
+
     /// How long anything was in the storage, until now.
     pub(crate) fn busy(&self, now: Time) -> Duration {
         self.clocks.at(now).busy
@@ -211,6 +226,9 @@ impl PartsOfTime {
 
     /// Something of this weight is present in `share`, and with it `share` in what it is in, and so on.
     fn enter(&mut self, share: Option<ShareId>, weight: u32) {
+        if weight == 0 {
+            return;
+        }
         let weights = self.weights(share);
         *weights += u64::from(weight);
         if let Some(share) = share.filter(|_| *weights == u64::from(weight)) {
@@ -220,6 +238,9 @@ impl PartsOfTime {
     }
 
     fn exit(&mut self, share: Option<ShareId>, weight: u32) {
+        if weight == 0 {
+            return;
+        }
         let weights = self.weights(share);
         *weights -= u64::from(weight);
         if let Some(share) = share.filter(|_| *weights == 0) {
@@ -307,6 +328,20 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_due_to_what_is_exempt() {
+        let (mut parts, at) = (PartsOfTime::default(), Time::from_millis);
+        parts.set_policy(at(0), A, &AppPolicy { exempt: true, ..weighted(9, Some(0)) });
+        parts.set_policy(at(0), B, &weighted(1, None));
+        [A, B].into_iter().for_each(|app| parts.on_enqueue(at(0), app));
+        [A, B].into_iter().for_each(|app| parts.on_dispatch(at(0), app));
+        assert_eq!([A, B].map(|app| ms(&parts, 400, app)), [(0, 200), (400, 200)]);
+        assert_eq!([A, B].map(|app| parts.part(app)), [0.0, 1.0]);
+        parts.on_gone(at(400), A, false);
+        parts.set_policy(at(400), A, &weighted(1, None));
+        assert_eq!(parts.part(A), 0.5);
+    }
+
+    #[test]
     fn those_in_a_share_divide_its_weight_and_a_changed_weight_counts_from_then_on() {
         let (mut parts, at) = (PartsOfTime::default(), Time::from_millis);
         parts.set_policy(at(0), A, &weighted(1, None));
@@ -330,9 +365,12 @@ mod tests {
         parts.set_share(at(0), ShareId(1), SharePolicy { parent: Some(ShareId(0)), ..SharePolicy::default() });
         parts.set_policy(at(0), B, &weighted(2, Some(0)));
         parts.set_policy(at(0), C, &weighted(9, Some(1)));
+        assert_eq!([A, B, C].map(|app| parts.part(app)), [1.0; 3], "as if it alone had requests");
         [A, B, C].into_iter().for_each(|app| parts.on_enqueue(at(0), app));
         assert_eq!([A, B, C].map(|app| ms(&parts, 400, app).0), [100, 200, 100]);
+        assert_eq!([A, B, C].map(|app| parts.part(app)), [0.25, 0.5, 0.25]);
         parts.on_gone(at(400), B, true);
+        assert_eq!([A, B, C].map(|app| parts.part(app)), [0.25, 0.5, 0.75]);
         assert_eq!([A, B, C].map(|app| ms(&parts, 800, app).0), [200, 200, 400]);
         parts.on_gone(at(800), C, true);
         assert_eq!([A, B, C].map(|app| ms(&parts, 900, app).0), [300, 200, 400]);

@@ -36,6 +36,8 @@ pub struct AppSnapshot {
     pub app: AppId,
     /// The shares that it is in, the one at the top first.
     pub shares: Vec<InShare>,
+    /// The part of the storage's time that is due to it, if it has requests, beside those that have some now; 0 to 1.
+    pub part: f64,
     /// What it has and got here.
     pub account: AppAccount,
     /// The storage's time that was due to it: its weight's part of the weights beside it for which somebody had
@@ -52,6 +54,7 @@ impl AppSnapshot {
     /// Adds another application, for the sum of several; whom they waited for, and what peers know, is left out.
     pub fn add(&mut self, other: &Self) {
         self.account.add(&other.account);
+        self.part += other.part;
         self.due += other.due;
         self.got += other.got;
     }

@@ -147,7 +147,7 @@ impl Fuse {
         let app = |shares: &Shares| {
             // A handle that does not exist is refused later.
             let handle = self.0.handles.get(fh.0).ok();
-            handle.and_then(|handle| Some(shares.app_of_opener(handle.opener.as_ref()?))).unwrap_or_default()
+            handle.and_then(|handle| Some(shares.app_of_opener(handle.opener.as_ref()?, op))).unwrap_or_default()
         };
         self.in_turn((op, bytes), app, data, work);
     }

@@ -27,8 +27,8 @@ pub(crate) struct Shares {
 pub(crate) struct Opener {
     program: Arc<Program>,
     file: String,
-    /// The application, and above it the rules by which it was found.
-    app: AtomicU64,
+    /// The application of each [`OpKind`], and above it the rules by which it was found.
+    apps: [AtomicU64; 3],
 }
 
 impl Shares {
@@ -52,28 +52,29 @@ impl Shares {
         waiting.then(Box::new(move |turn| start(move || turn.done(work(&data.bytes)))));
     }
 
-    /// The application of a request of a program about the file at this path below the mount.
+    /// The application of a program's request about the metadata of the file at this path below the mount.
     pub(crate) fn app_of(&self, caller: Caller, file: &str) -> AppId {
-        self.app(&self.programs.get(caller), file)
+        self.app(&self.programs.get(caller), file, OpKind::Metadata)
     }
 
     pub(crate) fn opener(&self, caller: Caller, file: String) -> Opener {
-        Opener { program: self.programs.get(caller), file, app: AtomicU64::new(u64::MAX) }
+        Opener { program: self.programs.get(caller), file, apps: std::array::from_fn(|_| AtomicU64::new(u64::MAX)) }
     }
 
-    pub(crate) fn app_of_opener(&self, opener: &Opener) -> AppId {
-        let (known, rules) = (opener.app.load(Relaxed), self.turns.generation() & u64::from(u32::MAX));
+    pub(crate) fn app_of_opener(&self, opener: &Opener, op: OpKind) -> AppId {
+        let app = &opener.apps[op as usize];
+        let (known, rules) = (app.load(Relaxed), self.turns.generation() & u64::from(u32::MAX));
         if known >> 32 == rules && known != u64::MAX {
             return AppId(u32::try_from(known & u64::from(u32::MAX)).unwrap_or_default());
         }
-        let app = self.app(&opener.program, &opener.file);
-        opener.app.store(rules << 32 | u64::from(app.0), Relaxed);
-        app
+        let found = self.app(&opener.program, &opener.file, op);
+        app.store(rules << 32 | u64::from(found.0), Relaxed);
+        found
     }
 
-    fn app(&self, program: &Program, file: &str) -> AppId {
+    fn app(&self, program: &Program, file: &str, op: OpKind) -> AppId {
         let Program { uid, gids, cgroup, executable, weight } = program;
-        self.turns.app(&vpfs_config::Program { uid: *uid, gids, cgroup, executable, file, weight: *weight })
+        self.turns.app(&vpfs_config::Program { uid: *uid, gids, cgroup, executable, file, op, weight: *weight })
     }
 }
 

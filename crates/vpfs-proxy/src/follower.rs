@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use vpfs_config::sets::{Put, Refusal, Set, SetName, SetText, Sets};
+use vpfs_config::sets::{Put, Refusal, Set, SetName, SetText, Sets, difference};
 use vpfs_config::{AppTable, Config, PushedApps};
 use vpfs_core::ServerId;
 
@@ -85,25 +85,27 @@ impl Follower {
         tracing::debug!("addresses of host names, or ids of users or groups, have changed");
     }
 
-    /// Replaces a set, which changes nothing for applications that stay as they are.
-    pub(crate) fn put(&self, name: SetName, set: Set) -> Result<Put, Refusal> {
+    /// Replaces a set, which changes nothing for applications that stay as they are; `by` says who asked for it.
+    pub(crate) fn put(&self, name: SetName, set: Set, by: &str) -> Result<Put, Refusal> {
         let mut current = self.current();
+        let changes = difference(current.sets.apps_of(&name), &set.text.apps);
         let (shown, apps, ttl) = (name.to_string(), set.text.apps.len(), set.ttl);
         let put = current.sets.put(self.shared.clock.now(), name, set)?;
         if put == Put::Replaced {
             self.apply(&mut current);
-            tracing::info!(set = shown, apps, ?ttl, "applications were pushed");
+            tracing::info!(set = shown, by, changes, apps, ?ttl, "applications were pushed");
         }
         Ok(put)
     }
 
-    /// Removes a set; whether there was one.
-    pub(crate) fn remove(&self, name: &SetName) -> bool {
+    /// Removes a set; whether there was one. `by` says who asked for it.
+    pub(crate) fn remove(&self, name: &SetName, by: &str) -> bool {
         let mut current = self.current();
+        let changes = difference(current.sets.apps_of(name), &[]);
         let removed = current.sets.remove(name);
         if removed {
             self.apply(&mut current);
-            tracing::info!(set = %name, "pushed applications were removed");
+            tracing::info!(set = %name, by, changes, "pushed applications were removed");
         }
         removed
     }

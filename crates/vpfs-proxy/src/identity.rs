@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use vpfs_core::{AppId, Time};
+use vpfs_core::{AppId, OpKind, Time};
 use vpfs_session::User;
 
 use crate::hosts::Host;
@@ -20,6 +20,13 @@ pub(crate) struct ClientIdentity {
     host: Arc<Host>,
     /// Of the rules by which the applications below were found.
     generation: u64,
+    /// What is known, by [`OpKind`].
+    known: [Known; 3],
+}
+
+/// The applications of requests that do the same.
+#[derive(Default)]
+struct Known {
     /// The user of the latest request that stated one, and its application.
     latest: Option<(Arc<User>, AppId)>,
     /// The applications of its users.
@@ -37,8 +44,7 @@ impl ClientIdentity {
         // A dual-stack socket reports ::ffff:10.1.2.3 for the host that others report as 10.1.2.3.
         let ip = ip.to_canonical();
         let host = shared.hosts.get(ip);
-        let (generation, apps) = (shared.generation(), HashMap::new());
-        Self { ip, listener, host, generation, latest: None, apps, unstated: None }
+        Self { ip, listener, host, generation: shared.generation(), known: Default::default() }
     }
 
     /// The host at the other end.
@@ -65,46 +71,46 @@ impl ClientIdentity {
     }
 
     /// The application of a request of this client now, from `user` if it states one.
-    pub(crate) fn app(&mut self, shared: &Shared, user: Option<&Arc<User>>) -> AppId {
+    pub(crate) fn app(&mut self, shared: &Shared, user: Option<&Arc<User>>, op: OpKind) -> AppId {
         let generation = shared.generation();
         if generation != self.generation {
             self.generation = generation;
-            self.apps.clear();
-            (self.latest, self.unstated) = (None, None);
+            self.known = Default::default();
         }
         match user {
-            Some(user) => self.of_user(shared, user),
-            None => self.of_host(shared),
+            Some(user) => self.of_user(shared, user, op),
+            None => self.of_host(shared, op),
         }
     }
 
-    fn of_user(&mut self, shared: &Shared, user: &Arc<User>) -> AppId {
+    fn of_user(&mut self, shared: &Shared, user: &Arc<User>, op: OpKind) -> AppId {
+        let known = &mut self.known[op as usize];
         // Usually the same allocation.
-        if let Some((latest, app)) = &self.latest
+        if let Some((latest, app)) = &known.latest
             && Arc::ptr_eq(latest, user)
         {
             return *app;
         }
         self.host.show(user);
-        let app = self.apps.get(user).copied().unwrap_or_else(|| {
-            if self.apps.len() >= USERS {
-                self.apps.clear();
+        let app = known.apps.get(user).copied().unwrap_or_else(|| {
+            if known.apps.len() >= USERS {
+                known.apps.clear();
             }
-            let app = shared.assign(self.listener, self.ip, Some(user));
-            self.apps.insert(Arc::clone(user), app);
+            let app = shared.assign(self.listener, self.ip, Some(user), op);
+            known.apps.insert(Arc::clone(user), app);
             app
         });
-        self.latest = Some((Arc::clone(user), app));
+        known.latest = Some((Arc::clone(user), app));
         app
     }
 
-    fn of_host(&mut self, shared: &Shared) -> AppId {
-        let changes = self.host.changes();
-        match self.unstated {
+    fn of_host(&mut self, shared: &Shared, op: OpKind) -> AppId {
+        let (changes, unstated) = (self.host.changes(), &mut self.known[op as usize].unstated);
+        match *unstated {
             Some((known, app)) if known == changes => app,
             _ => {
-                let app = shared.assign(self.listener, self.ip, self.host.shown().as_deref());
-                self.unstated = Some((changes, app));
+                let app = shared.assign(self.listener, self.ip, self.host.shown().as_deref(), op);
+                *unstated = Some((changes, app));
                 app
             }
         }
@@ -139,7 +145,7 @@ mod tests {
     }
 
     fn name_of(shared: &Shared, client: &mut ClientIdentity, user: Option<&Arc<User>>) -> String {
-        let app = client.app(shared, user);
+        let app = client.app(shared, user, OpKind::Read);
         shared.apps().get(app).unwrap().name.clone()
     }
 
@@ -160,11 +166,11 @@ mod tests {
         let mut data = client(&shared, "::ffff:10.0.0.1");
         let mut elsewhere = client(&shared, "10.0.0.2");
         assert_eq!(name(&shared, &mut data), "other");
-        metadata.app(&shared, Some(&user(1)));
+        metadata.app(&shared, Some(&user(1)), OpKind::Metadata);
         assert_eq!(name(&shared, &mut data), "a");
         // Symptom: the data of all users of a host was attributed to the first one. Cause: the first user found was
         // kept for the life of the connection.
-        metadata.app(&shared, Some(&user(2)));
+        metadata.app(&shared, Some(&user(2)), OpKind::Metadata);
         assert_eq!(name(&shared, &mut data), "b");
         assert_eq!(name(&shared, &mut elsewhere), "other");
     }
@@ -189,7 +195,22 @@ mod tests {
         let users = [user(1), user(2)];
         let mut names = || users.each_ref().map(|user| name_of(&shared, &mut client, Some(user)));
         assert_eq!([names(), names()], [["a".to_owned(), "b".to_owned()], ["a".to_owned(), "b".to_owned()]]);
-        assert_eq!(client.apps.len(), 2);
+        assert_eq!(client.known[OpKind::Read as usize].apps.len(), 2);
+    }
+
+    /// A storm of lookups has a share of its own, whoever it is and whatever else he does.
+    #[test]
+    fn requests_of_one_client_belong_to_applications_by_what_they_do() {
+        let shared = shared("[[app]]\nname = \"storm\"\noperations = \"metadata\"\n[apps]\nauto = \"off\"\n");
+        let mut client = client(&shared, "10.0.0.1");
+        let mut app = |user, op| {
+            let app = client.app(&shared, user, op);
+            shared.apps().get(app).unwrap().name.clone()
+        };
+        for user in [None, Some(&user(1))] {
+            let names = [OpKind::Read, OpKind::Metadata, OpKind::Write].map(|op| app(user, op));
+            assert_eq!(names, ["other", "storm", "other"]);
+        }
     }
 
     #[test]
@@ -199,7 +220,7 @@ mod tests {
         for uid in 0..3 * u32::try_from(USERS).unwrap() {
             let expected = ["other", "a", "b", "other"][usize::try_from(uid.min(3)).unwrap()];
             assert_eq!(name_of(&shared, &mut client, Some(&user(uid))), expected);
-            assert!(client.apps.len() <= USERS);
+            assert!(client.known[OpKind::Read as usize].apps.len() <= USERS);
         }
     }
 

@@ -16,23 +16,23 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub struct Pushes(pub(crate) Arc<Follower>);
 
 impl Pushes {
-    /// Replaces an owner's set, and keeps it; the caller has checked who asks. Clients belong to its applications with
-    /// their next requests.
+    /// Replaces an owner's set, and keeps it; the caller has checked who asks, which `by` says for the log. Clients
+    /// belong to its applications with their next requests.
     ///
     /// # Errors
     /// See [`Refusal`]; nothing is changed then.
-    pub async fn put(&self, name: SetName, set: Set) -> Result<Put, Refusal> {
+    pub async fn put(&self, name: SetName, set: Set, by: String) -> Result<Put, Refusal> {
         let follower = Arc::clone(&self.0);
         // Indexing thousands of jobs takes milliseconds.
-        let put = tokio::task::spawn_blocking(move || follower.put(name, set)).await;
+        let put = tokio::task::spawn_blocking(move || follower.put(name, set, &by)).await;
         let put = put.unwrap_or_else(|_| Err(Refusal::Full("a bug in vpfs; its log says where".into())))?;
         self.keep().await;
         Ok(put)
     }
 
-    /// Removes a set; whether there was one.
-    pub async fn remove(&self, name: &SetName) -> bool {
-        let removed = self.0.remove(name);
+    /// Removes a set; whether there was one. `by` says who asked for it.
+    pub async fn remove(&self, name: &SetName, by: &str) -> bool {
+        let removed = self.0.remove(name, by);
         if removed {
             self.keep().await;
         }

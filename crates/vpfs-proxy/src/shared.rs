@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
-use vpfs_config::{Account, AppIndex, AppTable, Config, HostSet, Identify, Identity, Program, PushedApps};
-use vpfs_core::AppId;
+use vpfs_config::{Account, AppTable, Client, Config, HostSet, Identify, Identity, Program, PushedApps};
+use vpfs_core::{AppId, OpKind};
 use vpfs_session::{Requester, User};
 
 use crate::clock::Clock;
@@ -60,8 +60,6 @@ pub(crate) struct Shared {
 /// The part of the state that a reload replaces.
 pub(crate) struct Rules {
     identify: Identify,
-    /// The application of each listener, by index; its clients belong to it.
-    listeners: Vec<Option<AppIndex>>,
     /// Where requests between servers come from.
     servers: HostSet,
     /// Whether clients may administer servers.
@@ -80,7 +78,6 @@ impl Rules {
     ) -> Self {
         Self {
             identify: config.resolve_with(known, accounts).with(pushed),
-            listeners: config.listeners.iter().map(|listener| listener.app).collect(),
             servers: config.resolve_servers(known),
             may_manage: config.trust.may_manage,
             limits: (&config.limits).into(),
@@ -239,13 +236,10 @@ impl Shared {
         }
     }
 
-    /// The application of a client; a new one is announced to all gates.
-    pub(crate) fn assign(&self, listener: usize, ip: IpAddr, user: Option<&User>) -> AppId {
+    /// The application of a client's request; a new one is announced to all gates.
+    pub(crate) fn assign(&self, listener: usize, ip: IpAddr, user: Option<&User>, op: OpKind) -> AppId {
         let (uid, gids) = user.map_or((None, &[][..]), |user| (Some(user.uid), &user.gids));
-        self.find(&ip, |rules| {
-            let bound = rules.listeners.get(listener).copied().flatten();
-            rules.identify.identify(bound, ip, uid, gids)
-        })
+        self.find(&ip, |rules| rules.identify.identify(&Client { listener, ip, uid, gids, op }))
     }
 
     /// The application of a program on this host; a new one is announced to all gates.
@@ -274,7 +268,7 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use vpfs_config::sets::{AppText, Set, SetName, SetText, Sets};
-    use vpfs_core::{Objects, OpKind};
+    use vpfs_core::Objects;
     use vpfs_session::{OpId, Submission};
 
     use super::*;
@@ -301,7 +295,7 @@ mod tests {
         let shared = Shared::new(clock, vec![gate], Rules::resolved(&config), apps);
         let rest = Duration::from_secs(60);
         push(&shared, &config, 0);
-        let busy = shared.assign(0, [10, 0, 0, 0].into(), None);
+        let busy = shared.assign(0, [10, 0, 0, 0].into(), None, OpKind::Read);
         let mailbox = Arc::new(Mailbox::default());
         let submission = Submission {
             kind: OpKind::Metadata,
@@ -316,7 +310,7 @@ mod tests {
         for job in 1..1000 {
             push(&shared, &config, job);
             let host = [10, 0, u8::try_from(job / 250).unwrap(), u8::try_from(job % 250).unwrap()];
-            let app = shared.assign(0, host.into(), None);
+            let app = shared.assign(0, host.into(), None, OpKind::Read);
             assert_eq!(shared.apps().get(app).unwrap().name, format!("slurm:{job}"));
             assert_ne!(app, busy, "it has a request that has not ended");
             tokio::time::advance(Duration::from_secs(20)).await;

@@ -24,6 +24,8 @@ pub struct Job {
     pub partition: String,
     /// Its quality of service.
     pub qos: String,
+    /// What its user called it (`--job-name`).
+    pub title: String,
     /// What its user wrote (`--comment`).
     pub comment: String,
     /// Its licences, as in `fastio:1,matlab:2`.
@@ -77,6 +79,8 @@ struct Raw {
     partition: String,
     #[serde(deserialize_with = "text")]
     qos: String,
+    #[serde(deserialize_with = "text")]
+    name: String,
     #[serde(deserialize_with = "text")]
     comment: String,
     #[serde(deserialize_with = "text")]
@@ -168,8 +172,8 @@ impl Raw {
             (None, Some(array), Some(task)) => (format!("{array}_{task}"), array),
             _ => (id.to_string(), id),
         };
-        let Self { user_name: user, account, partition, qos, comment, licenses, .. } = self;
-        Some(Ok(Job { id, name, family, uid, user, account, partition, qos, comment, licenses, nodes }))
+        let Self { user_name: user, name: title, account, partition, qos, comment, licenses, .. } = self;
+        Some(Ok(Job { id, name, family, uid, user, account, partition, qos, title, comment, licenses, nodes }))
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) const ROOT: Section = Section {
 pub(crate) const SECTIONS: [&Section; 2] = [&AGENT, &RULE];
 
 const FILE: Kind = Kind::Text("the name of a file");
-const NAMES: Kind = Kind::List("a list of names such as [\"high\", \"urgent\"]");
+const NAMES: Kind = Kind::List("a list of names and patterns such as [\"high\", \"gpu-*\"]");
 
 pub(crate) const AGENT: Section = Section {
     name: "agent",
@@ -67,9 +67,9 @@ pub(crate) const RULE: Section = Section {
     name: "rule",
     header: "[[rule]]",
     doc: "What a job gets. The first rule counts of which all given conditions match; a rule without conditions matches \
-          every job. A job that no rule matches has the weight 1. Users choose the comment of a job themselves, so give a \
-          weight for a comment only together with an account, a QOS or users that may have it; licences are limited by \
-          slurm.conf.",
+          every job. In names, `*` stands for any part of one and `?` for a character. A job that no rule matches has \
+          the weight 1. Users choose the name and the comment of a job themselves, so give a weight for one only together \
+          with an account, a QOS or users that may have it; licences are limited by slurm.conf.",
     keys: &[
         Tunable::new("account", NAMES, "Accounts.").absent_means("not checked"),
         Tunable::new("partition", NAMES, "Partitions.").absent_means("not checked"),
@@ -78,6 +78,7 @@ pub(crate) const RULE: Section = Section {
         Tunable::new("license", NAMES, "Licences, one of which the job has.").absent_means("not checked"),
         Tunable::new("comment", NAMES, "Words, one of which is in the job's comment (`sbatch --comment`).")
             .absent_means("not checked"),
+        Tunable::new("name", NAMES, "The job's name (`sbatch --job-name`).").absent_means("not checked"),
         Tunable::new("weight", Kind::Count, "The job's weight.").default("1").range("1", "1000000"),
         Tunable::new(
             "share",

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use vpfs_config::sets::SetName;
 use vpfs_config::units::Rate;
-use vpfs_config::{Problems, Table, manual, read_file};
+use vpfs_config::{Patterns, Problems, Table, manual, read_file};
 
 use crate::jobs::Job;
 use crate::keys::{AGENT, ROOT, RULE, SECTIONS};
@@ -48,12 +48,13 @@ pub struct Settings {
 /// What jobs get.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
-    account: Vec<String>,
-    partition: Vec<String>,
-    qos: Vec<String>,
-    user: Vec<String>,
-    license: Vec<String>,
-    comment: Vec<String>,
+    account: Option<Patterns>,
+    partition: Option<Patterns>,
+    qos: Option<Patterns>,
+    user: Option<Patterns>,
+    license: Option<Patterns>,
+    comment: Option<Patterns>,
+    name: Option<Patterns>,
     /// The weight of each job.
     pub weight: u32,
     share: Option<Template>,
@@ -128,11 +129,10 @@ fn read(agent: &Table<'_>, folder: &Path, rules: Vec<Rule>) -> Settings {
 impl Rule {
     fn read(table: &Table<'_>) -> Self {
         let names = |key: &str| {
-            let names: Vec<String> = table.texts(key).into_iter().map(str::to_owned).collect();
-            if table.has(key) && names.is_empty() {
+            if table.has(key) && table.texts(key).is_empty() {
                 table.refuse(key, "is empty and would match no job; remove it to match all");
             }
-            names
+            table.patterns(key)
         };
         let share = table
             .text("share")
@@ -148,6 +148,7 @@ impl Rule {
             user: names("user"),
             license: names("license"),
             comment: names("comment"),
+            name: names("name"),
             weight: table.count("weight").unwrap_or(1),
             share,
             cap,
@@ -160,12 +161,12 @@ impl Rule {
     }
 
     fn matches(&self, job: &Job) -> bool {
-        let is = |names: &[String], value: &str| names.is_empty() || names.iter().any(|name| name == value);
         // A job may be allowed in several partitions, but has one when it runs.
-        is(&self.account, &job.account)
-            && is(&self.partition, &job.partition)
-            && is(&self.qos, &job.qos)
-            && is(&self.user, &job.user)
+        has(&self.account, [&*job.account])
+            && has(&self.partition, [&*job.partition])
+            && has(&self.qos, [&*job.qos])
+            && has(&self.user, [&*job.user])
+            && has(&self.name, [&*job.title])
             && has(
                 &self.license,
                 job.licenses.split(',').map(|part| part.split([':', '@', '=']).next().unwrap_or_default()),
@@ -174,9 +175,9 @@ impl Rule {
     }
 }
 
-/// Whether one of `names` is among `words`, or there are no names.
-fn has<'a>(names: &[String], mut words: impl Iterator<Item = &'a str>) -> bool {
-    names.is_empty() || words.any(|word| names.iter().any(|name| name == word.trim()))
+/// Whether one of `words` is as the file has it, or it has nothing.
+fn has<'a>(names: &Option<Patterns>, words: impl IntoIterator<Item = &'a str>) -> bool {
+    names.as_ref().is_none_or(|names| words.into_iter().any(|word| names.matches(word.trim())))
 }
 
 const INTRODUCTION: &str = r#"# slurm.toml

@@ -77,7 +77,7 @@ fn nodes_without_an_address_are_named() {
 #[test]
 fn the_first_rule_that_matches_decides() {
     let text = "[[rule]]\nqos = [\"high\", \"urgent\"]\naccount = \"physics\"\nweight = 8\ncap = \"2GB/s\"\n\
-                [[rule]]\nlicense = \"fastio\"\nweight = 4\n\
+                [[rule]]\nlicense = \"fastio\"\nweight = 4\n[[rule]]\nname = \"night*\"\naccount = \"phys?cs\"\nweight = 5\n\
                 [[rule]]\ncomment = \"slow\"\nuser = \"u7\"\nshare = \"slow/{user}\"\n\
                 [[rule]]\nshare = \"{account}/{user}/{job}\"\nweight = 2\n";
     let with = |change: &dyn Fn(&mut Job)| {
@@ -94,6 +94,7 @@ fn the_first_rule_that_matches_decides() {
     assert_eq!(with(&|job| job.licenses = "fastio2".into()), default);
     assert_eq!(with(&|job| job.comment = "run 7, slow".into()).1.unwrap(), "slow/u7");
     assert_eq!(with(&|job| job.comment = "slower".into()), default);
+    assert_eq!(with(&|job| job.title = "nightly-7".into()).0, 5);
     assert_eq!(with(&|job| (job.name, job.family) = ("9_1".into(), 9)).1.unwrap(), "physics/u7/9");
 }
 

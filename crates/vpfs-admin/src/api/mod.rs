@@ -76,6 +76,12 @@ pub struct App {
     pub shares: Vec<InShare>,
     /// Its weight among those in the same share.
     pub weight: u32,
+    /// The part of the storage's time that is due to it, if it has requests, beside those that have some now; 0 to 1.
+    #[serde(default)]
+    pub part: f64,
+    /// Its requests pass at once.
+    #[serde(default)]
+    pub exempt: bool,
     /// It takes all that it can get, so that others are protected from it.
     pub bulk: bool,
     /// The storage's time that was due to it by weight while it had requests, in seconds.
@@ -259,7 +265,7 @@ pub(crate) fn ratio(ppm: u64) -> f64 {
 impl App {
     /// `None` if it is newer than the names.
     fn new(names: &[AppStatus], now: Time, seen: &AppSnapshot, bulk: bool) -> Option<Self> {
-        let AppSnapshot { app, shares, account, due, got, .. } = seen;
+        let AppSnapshot { app, shares, part, account, due, got, .. } = seen;
         let name = names.get(app.index())?;
         let cap = account.policy.cap;
         Some(Self {
@@ -267,6 +273,8 @@ impl App {
             automatic: name.is_automatic,
             shares: shares.iter().map(|of| InShare { share: of.path.to_string(), weight: of.weight.get() }).collect(),
             weight: account.policy.weight.get(),
+            part: *part,
+            exempt: account.policy.exempt,
             bulk,
             due_seconds: due.as_secs_f64(),
             got_seconds: got.as_secs_f64(),

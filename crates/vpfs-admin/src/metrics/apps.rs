@@ -27,9 +27,20 @@ struct App<'a> {
 }
 
 /// By application.
-static BY_APP: [Measured<AppSnapshot>; 5] = [
+static BY_APP: [Measured<AppSnapshot>; 7] = [
     (Family::gauge("app_weight", None, "Weight of the application among those in the same share"), |app| {
         app.account.policy.weight.get().into()
+    }),
+    (
+        Family::gauge(
+            "app_effective_weight",
+            None,
+            "Part of the storage's time due to the application if it has requests, beside those that have some now: 0 to 1",
+        ),
+        |app| app.part,
+    ),
+    (Family::gauge("app_exempt", None, "1 if the application's requests pass at once"), |app| {
+        f64::from(u8::from(app.account.policy.exempt))
     }),
     (
         Family::counter(

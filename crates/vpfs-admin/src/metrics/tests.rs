@@ -23,6 +23,8 @@ fn counters_gauges_and_histograms_say_what_the_snapshot_says() {
             "vpfs_app_data_bytes_total{server=\"s1\",app=\"climate\",op=\"read\"} 3145728.0",
             "vpfs_app_requests_total{server=\"s2\",app=\"climate\",op=\"metadata\"} 0.0",
             "vpfs_app_due_seconds_total{server=\"s1\",app=\"climate\"} 30.0",
+            "vpfs_app_effective_weight{server=\"s1\",app=\"climate\"} 0.5",
+            "vpfs_app_exempt{server=\"s1\",app=\"climate\"} 0.0",
             "vpfs_app_got_seconds_total{server=\"s1\",app=\"climate\"} 20.0",
             "vpfs_app_queued_requests{server=\"s1\",app=\"climate\",op=\"read\"} 1.0",
             // Two waits from 1 to 2 ms.

@@ -205,6 +205,18 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Its elements, without those that `read` does not accept, which are reported with what is `expected`.
+    pub(crate) fn elements<T>(&self, key: &str, expected: &str, read: impl Fn(&DeValue<'_>) -> Option<T>) -> Vec<T> {
+        let mut found = Vec::new();
+        for value in self.list(key) {
+            match read(value.get_ref()) {
+                Some(element) => found.push(element),
+                None => self.cx.refuse(self.cx.line_of(value), self.path(key), expected),
+            }
+        }
+        found
+    }
+
     /// The unchecked value of a key.
     pub(crate) fn value(&self, key: &str) -> Option<&'a Spanned<DeValue<'a>>> {
         self.table?.get(key)

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use vpfs_core::Time;
 
-use super::set::{Set, SetText};
+use super::set::{AppText, Set, SetText};
 use crate::names::SetName;
 use crate::vpfs_toml::app_entry::{AppEntry, Place};
 use crate::vpfs_toml::pushed::PushedApps;
@@ -99,6 +99,11 @@ impl Sets {
         }
     }
 
+    /// The applications of the set of this name, or none.
+    pub fn apps_of(&self, name: &SetName) -> &[AppText] {
+        self.by_name.get(name).map_or(&[], |held| &held.set.text.apps)
+    }
+
     /// Removes a set; whether there was one.
     pub fn remove(&mut self, name: &SetName) -> bool {
         self.by_name.remove(name).is_some()
@@ -181,7 +186,7 @@ impl std::fmt::Display for Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sets::{AppText, IdText};
+    use crate::sets::IdText;
 
     fn secs(secs: u64) -> Time {
         Time::ZERO + Duration::from_secs(secs)

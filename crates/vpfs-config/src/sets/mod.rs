@@ -3,10 +3,12 @@
 //!
 //! A set replaces its owner's last one as a whole, and expires by itself (docs/decisions/0035-jobs.md).
 
+mod difference;
 mod held;
 mod set;
 
 pub use crate::names::SetName;
+pub use difference::difference;
 pub use held::{Put, Refusal, Sets};
 pub use set::{AppText, IdText, Set, SetText};
 

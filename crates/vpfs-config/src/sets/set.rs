@@ -144,7 +144,18 @@ fn read_app(text: &AppText, hosts_left: &mut usize) -> Result<App, String> {
     }
     let cap = text.cap.as_deref().map(read_cap).transpose()?;
     let (name, share) = (text.name.clone(), text.share.clone());
-    Ok(App { name, share, weight, cap, target: None, minimum: None, latency: None, exempt: false, rule })
+    Ok(App {
+        name,
+        share,
+        weight,
+        cap,
+        target: None,
+        minimum: None,
+        latency: None,
+        exempt: false,
+        rule,
+        alternatives: Vec::new(),
+    })
 }
 
 fn read_cap(text: &str) -> Result<Cap, String> {

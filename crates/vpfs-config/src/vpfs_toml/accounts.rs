@@ -31,20 +31,15 @@ impl fmt::Display for Account {
 
 /// Reads a list of names; `ids` is the key to which numbers belong.
 pub(crate) fn read(reader: &Reader<'_>, key: &str, ids: &str) -> Vec<String> {
-    let mut names = Vec::new();
     if !reader.has(key) {
-        return names;
+        return Vec::new();
     }
-    for value in reader.list(key) {
-        match value.get_ref() {
-            DeValue::String(name) if is_name(name) => names.push(name.to_string()),
-            _ => {
-                let message =
-                    format!("expects names as getent shows them, such as \"alice\"; numbers belong into {ids}");
-                reader.cx.refuse(reader.cx.line_of(value), reader.path(key), message);
-            }
-        }
-    }
+    let expected = format!(
+        "expects names as getent shows them, such as \"alice\"; numbers belong into {ids}. Patterns such as \"svc-*\" \
+         cannot be looked up, since directories do not list all their names: write a group"
+    );
+    let name = |value: &DeValue<'_>| value.as_str().filter(|name| is_name(name)).map(str::to_owned);
+    let names = reader.elements(key, &expected, name);
     if names.len() > NAMES_MAX {
         reader.refuse(key, format!("has {} names; at most {NAMES_MAX} are allowed: name a group", names.len()));
     }
@@ -54,7 +49,7 @@ pub(crate) fn read(reader: &Reader<'_>, key: &str, ids: &str) -> Vec<String> {
 
 /// Directories have names of nearly any form, such as `DOMAIN\alice` and `alice@site.org`.
 fn is_name(name: &str) -> bool {
-    let is_wrong = |c: char| c.is_control() || matches!(c, ':' | ',');
+    let is_wrong = |c: char| c.is_control() || matches!(c, ':' | ',' | '*' | '?');
     (1..=LENGTH_MAX).contains(&name.len())
         && name.trim() == name
         && !name.contains(is_wrong)

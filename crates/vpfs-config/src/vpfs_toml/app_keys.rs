@@ -7,10 +7,10 @@ use crate::schema::tunables::{Kind, Section, Tunable};
 pub(crate) const APP: Section = Section {
     name: "app",
     header: "[[app]]",
-    doc: "An application: the unit that gets shares. A client must match all of `clients`, `uids` or `users`, and \
-          `gids` or `groups` that are given, in each of them any element. The first matching application in the file \
-          is used; the application of the client's listener takes precedence. Without any of these keys, only a \
-          listener or `default` leads to it.",
+    doc: "An application: the unit that gets shares. A client must match all of `clients`, `uids` or `users`, \
+          `gids` or `groups`, `listeners` and `operations` that are given, in each of them any element; `[[match]]` \
+          adds alternatives. The first matching application in the file is used; the application of the client's \
+          listener takes precedence. Without any of these keys, only a listener or `default` leads to it.",
     keys: &[
         Tunable::new("name", NAME, "Its name in logs and in `vpfs peers`."),
         Tunable::new("share", PATH, "The share that it is in, see `[[share]]`.")
@@ -105,17 +105,69 @@ pub(crate) const APP: Section = Section {
         .range("1B", "1TiB"),
         Tunable::new("exempt", Kind::Choice(&["off", "on"]), "Whether its requests pass at once, counted as all are, whatever others are due. Anybody can state a user: identify it by `clients` or a listener. It takes from all others.")
             .absent_means("`off`"),
-        Tunable::new("clients", HOSTS, "The addresses that its clients connect from.").absent_means("not checked"),
-        Tunable::new("uids", IDS, "The users it runs as, as stated by clients.").absent_means("not checked"),
-        Tunable::new("users", ACCOUNTS, "The same by name; beside `uids`, one of both must match.").absent_means("not checked"),
-        Tunable::new("gids", IDS, "Groups, one of which the user must be in, as stated by clients.")
-            .absent_means("not checked"),
-        Tunable::new("groups", ACCOUNTS, "The same by name; beside `gids`, one of both must match.")
-            .absent_means("not checked"),
-        Tunable::new("programs", PATHS, "The executables of programs that use a mount; `*` stands for any part of one name, `**` for any directories.")
-            .absent_means("not checked"),
-        Tunable::new("cgroups", PATHS, "The control groups of programs that use a mount, such as \"/system.slice/backup.service\".")
-            .absent_means("not checked"),
-        Tunable::new("files", PATHS, "The files that programs use, as paths below a mount.").absent_means("not checked"),
+        CLIENTS, UIDS, USERS, GIDS, GROUPS, LISTENERS, OPERATIONS, PROGRAMS, CGROUPS, FILES,
     ],
 };
+
+pub(crate) const MATCH: Section = Section {
+    name: "match",
+    header: "[[match]]",
+    doc: "Another rule of an application, beside that in its `[[app]]`: who matches any of them belongs to it. It is tried \
+          where its application stands in the file.",
+    keys: &[
+        Tunable::new("app", NAME, "The application."),
+        CLIENTS,
+        UIDS,
+        USERS,
+        GIDS,
+        GROUPS,
+        LISTENERS,
+        OPERATIONS,
+        PROGRAMS,
+        CGROUPS,
+        FILES,
+    ],
+};
+
+const UNCHECKED: &str = "not checked";
+const CLIENTS: Tunable =
+    Tunable::new("clients", HOSTS, "The addresses that its clients connect from.").absent_means(UNCHECKED);
+const UIDS: Tunable = Tunable::new("uids", IDS, "The users it runs as, as stated by clients.").absent_means(UNCHECKED);
+const USERS: Tunable =
+    Tunable::new("users", ACCOUNTS, "The same by name; beside `uids`, one of both must match.").absent_means(UNCHECKED);
+const GIDS: Tunable = Tunable::new("gids", IDS, "Groups, one of which the user must be in, as stated by clients.")
+    .absent_means(UNCHECKED);
+const GROUPS: Tunable = Tunable::new("groups", ACCOUNTS, "The same by name; beside `gids`, one of both must match.")
+    .absent_means(UNCHECKED);
+const LISTENERS: Tunable = Tunable::new(
+    "listeners",
+    Kind::List("a list of ports such as [5335]"),
+    "The ports of the listeners that its clients connect to. Not for mounts, which have none.",
+)
+.absent_means(UNCHECKED);
+const OPERATIONS: Tunable = Tunable::new(
+    "operations",
+    Kind::List("a list such as [\"metadata\"]"),
+    "What its requests do: `read`, `write`, or `metadata`, which is everything else. The same client belongs to other \
+     applications with its other requests.",
+)
+.absent_means(UNCHECKED);
+const PROGRAMS: Tunable = Tunable::new(
+    "programs",
+    PATHS,
+    "The executables of programs that use a mount; `*` stands for any part of one name, `**` for any directories.",
+)
+.absent_means(UNCHECKED);
+const CGROUPS: Tunable = Tunable::new(
+    "cgroups",
+    PATHS,
+    "The control groups of programs that use a mount, such as \"/system.slice/backup.service\".",
+)
+.absent_means(UNCHECKED);
+const FILES: Tunable = Tunable::new(
+    "files",
+    PATHS,
+    "The files that programs use, as paths below a mount. For mounts only: requests of OrangeFS and NFS carry handles, \
+     which tell neither a path nor an export. Give an export a port of its own, and write `listeners`.",
+)
+.absent_means(UNCHECKED);

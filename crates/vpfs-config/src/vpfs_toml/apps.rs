@@ -7,9 +7,9 @@ use vpfs_core::{AppPolicy, Bytes, Minimum, PolicyKind, Scope, Target, Weight};
 
 use super::clients::{AppIndex, Auto, AutoBy, AutoShare};
 use super::ignored;
-use super::keys::{APP, APPS};
+use super::keys::{APP, APPS, MATCH};
 use super::paths::read_path;
-use super::rule::{self, Rule};
+use super::rule::{Reading, Rule};
 use crate::names::{NAME_RULE, is_name};
 use crate::schema::problem::did_you_mean;
 use crate::schema::reader::Reader;
@@ -37,9 +37,24 @@ pub struct App {
     pub exempt: bool,
     /// Which clients belong to this application.
     pub rule: Rule,
+    /// Other rules by which clients belong to it, each with the place of its `[[match]]` among all in the file.
+    pub alternatives: Vec<(usize, Rule)>,
 }
 
 impl App {
+    /// All rules that have any part.
+    pub fn rules(&self) -> impl Iterator<Item = &Rule> {
+        let others = self.alternatives.iter().map(|(_, rule)| rule);
+        [&self.rule].into_iter().chain(others).filter(|rule| rule.is_given())
+    }
+
+    /// The same with the names of their tables in [`crate::Config::setting`], such as `app.climate` and `match.1`.
+    pub fn rule_tables(&self) -> impl Iterator<Item = (String, &Rule)> {
+        let others = self.alternatives.iter().map(|(place, rule)| (format!("match.{place}"), rule));
+        let own = (format!("app.{}", self.name), &self.rule);
+        [own].into_iter().chain(others).filter(|(_, rule)| rule.is_given())
+    }
+
     /// What schedulers need to know of it.
     pub(crate) fn policy(&self) -> AppPolicy {
         let Self { weight, cap, target, minimum, latency, exempt, .. } = *self;
@@ -131,13 +146,8 @@ pub(crate) struct Apps {
     pub(crate) auto: Auto,
 }
 
-/// Reads the applications; `hosts_left` is the number of hosts that the file may still name.
-pub(crate) fn read(
-    root: &Reader<'_>,
-    policy: PolicyKind,
-    (capacity, are_mounts): (Option<Capacity>, bool),
-    hosts_left: &mut usize,
-) -> Apps {
+/// Reads the applications and their rules.
+pub(crate) fn read(root: &Reader<'_>, policy: PolicyKind, capacity: Option<Capacity>, rules: &mut Reading<'_>) -> Apps {
     let mut names = Names::new("app");
     let (mut list, mut readers) = (Vec::new(), Vec::new());
     for (index, value) in root.list("app").iter().enumerate() {
@@ -159,13 +169,27 @@ pub(crate) fn read(
             target: read_target(&reader),
             latency: reader.number("latency").map(Duration::from_nanos),
             exempt: read_exempt(&reader),
-            rule: rule::read_rule(&reader, are_mounts, hosts_left),
+            rule: rules.rule(&reader),
+            alternatives: Vec::new(),
         };
         // Positions of names and applications must agree; for the one left out, a problem has been reported.
         list.extend(name.map(|_| app));
         readers.push(reader);
     }
     ignored::warn(&readers, policy);
+    for (place, value) in (1..).zip(root.list("match")) {
+        let reader = Reader::open(root.cx, &MATCH, format!("match.{place}"), Some(value));
+        let rule = rules.rule(&reader);
+        if !rule.is_given() {
+            reader.refuse("app", "has nothing to match here; add for example clients or uids");
+        }
+        let name = reader.text("app").map(|found| found.text);
+        name.iter().for_each(|name| reader.set("app", *name));
+        let app = name.and_then(|name| names.find(&reader, "app", name));
+        if let Some(app) = app.and_then(|app| list.get_mut(app.0)) {
+            app.alternatives.push((place, rule));
+        }
+    }
     check_promises(root, &list, capacity);
     let reader = Reader::open(root.cx, &APPS, "apps", root.value("apps"));
     ignored::warn(std::slice::from_ref(&reader), policy);
@@ -173,7 +197,7 @@ pub(crate) fn read(
     let order = names.list.join(", ");
     let order = Setting { value: quoted(&order), text: order, live: true, given: false, implied: None };
     root.cx.set("app.order".into(), order);
-    Apps { list, names, default, auto: read_auto(&reader, are_mounts) }
+    Apps { list, names, default, auto: read_auto(&reader, rules.are_mounts) }
 }
 
 /// Nothing else has an effect then.
@@ -267,6 +291,7 @@ fn read_default(reader: &Reader<'_>, names: &mut Names, list: &mut Vec<App>) -> 
             latency: None,
             exempt: false,
             rule: Rule::default(),
+            alternatives: Vec::new(),
         });
     }
     names.find(reader, "default", name).unwrap_or(AppIndex(0))
@@ -416,7 +441,7 @@ pub(crate) fn warn_of_unreachable(root: &Reader<'_>, apps: &Apps, listeners: &[O
     for (index, app) in apps.list.iter().enumerate() {
         let index = AppIndex(index);
         let is_bound = listeners.contains(&Some(index));
-        let message = match (is_bound, app.rule.is_given()) {
+        let message = match (is_bound, app.rules().next().is_some()) {
             (false, true) if all_are_bound && !listeners.is_empty() => {
                 "no client can belong to this application: each listener has an app, which goes before clients, uids \
                  and gids; give this one a listener, or remove app from one"

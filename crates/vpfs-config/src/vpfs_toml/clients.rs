@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use vpfs_core::Weight;
 
-use super::accounts::Account;
+use super::client::Client;
 use super::program::{Program, RunWeight};
 use super::pushed::PushedApps;
-use super::rule::{Matcher, Rule};
+use super::rule::{Matcher, Meanings, Rule};
 
 /// The position of an application in [`crate::Config::apps`].
 ///
@@ -140,7 +140,9 @@ impl fmt::Display for AutoKey {
 /// Decides to which application a client belongs. Created by [`crate::Config::resolve`].
 #[derive(Clone, Debug)]
 pub struct Identify {
-    /// Those with a rule, in the order of the file.
+    /// The application of each listener; its clients belong to it.
+    listeners: Vec<Option<AppIndex>>,
+    /// In the order of the file's applications.
     rules: Vec<(AppIndex, Matcher)>,
     pushed: Arc<PushedApps>,
     default: AppIndex,
@@ -154,25 +156,22 @@ impl Identify {
         Self { pushed, ..self }
     }
 
-    /// The application of the client at `ip` that connected through a listener of application `listener` and states
-    /// this user and these groups.
-    ///
-    /// Call again when a connection states another user. An unknown user matches no rule with `uids`. O(number of
-    /// applications of the file and networks), no allocation.
-    pub fn identify(&self, listener: Option<AppIndex>, ip: IpAddr, uid: Option<u32>, gids: &[u32]) -> Identity {
-        if let Some(app) = listener {
+    /// The application of a client's request. An unknown user matches no rule with `uids`. O(number of rules of the
+    /// file and networks), no allocation.
+    pub fn identify(&self, client: &Client<'_>) -> Identity {
+        if let Some(app) = self.listeners.get(client.listener).copied().flatten() {
             return Identity::App(app);
         }
         // A dual-stack socket reports IPv4 clients as ::ffff:10.1.2.3.
-        let ip = ip.to_canonical();
-        if let Some((app, _)) = self.rules.iter().find(|(_, rule)| rule.matches(ip, uid, gids)) {
+        let client = Client { ip: client.ip.to_canonical(), ..*client };
+        if let Some((app, _)) = self.rules.iter().find(|(_, rule)| rule.matches(&client)) {
             return Identity::App(*app);
         }
-        if let Some(index) = self.pushed.find(ip, uid, gids) {
+        if let Some(index) = self.pushed.find(&client) {
             return Identity::Pushed(index);
         }
-        match (self.auto, uid) {
-            (AutoBy::ClientHost, _) => Identity::Auto(AutoKey::Host(ip)),
+        match (self.auto, client.uid) {
+            (AutoBy::ClientHost, _) => Identity::Auto(AutoKey::Host(client.ip)),
             (AutoBy::Uid | AutoBy::Job, Some(uid)) => Identity::Auto(AutoKey::Uid(uid)),
             (AutoBy::Uid | AutoBy::Job, None) | (AutoBy::Off, _) => Identity::App(self.default),
         }
@@ -183,8 +182,10 @@ impl Identify {
         if let Some((app, _)) = self.rules.iter().find(|(_, matcher)| matcher.has_program(program)) {
             return Identity::App(*app);
         }
-        // It has no address.
-        if let Some(index) = self.pushed.find(Ipv4Addr::UNSPECIFIED.into(), Some(program.uid), program.gids) {
+        // It has no address and no listener.
+        let (listener, ip) = (usize::MAX, Ipv4Addr::UNSPECIFIED.into());
+        let client = Client { listener, ip, uid: Some(program.uid), gids: program.gids, op: program.op };
+        if let Some(index) = self.pushed.find(&client) {
             return Identity::Pushed(index);
         }
         let owner = match (self.auto, program.job()) {
@@ -200,16 +201,14 @@ impl Identify {
     }
 }
 
-/// Builds an [`Identify`] from rules; `known` has the addresses of each host name, or none, and `accounts` the id of
-/// each user and group.
+/// Builds an [`Identify`] from the rules of applications, in their order, and the applications of listeners.
 pub(crate) fn resolve<'a>(
-    rules: impl Iterator<Item = &'a Rule>,
+    rules: impl Iterator<Item = (AppIndex, &'a Rule)>,
+    listeners: Vec<Option<AppIndex>>,
     default: AppIndex,
     auto: Auto,
-    known: &dyn Fn(&str) -> Vec<IpAddr>,
-    accounts: &dyn Fn(&Account) -> Option<u32>,
+    meanings: &Meanings<'_>,
 ) -> Identify {
-    let given = rules.enumerate().filter(|(_, rule)| rule.is_given());
-    let rules = given.map(|(index, rule)| (AppIndex(index), Matcher::new(rule, known, accounts))).collect();
-    Identify { rules, pushed: Arc::default(), default, auto: auto.by }
+    let rules = rules.map(|(index, rule)| (index, Matcher::new(rule, meanings))).collect();
+    Identify { listeners, rules, pushed: Arc::default(), default, auto: auto.by }
 }

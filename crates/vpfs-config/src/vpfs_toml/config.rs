@@ -22,7 +22,7 @@ use super::overlaps;
 use super::owners::{self, Owner};
 use super::peers::{self, Peers};
 use super::profile::Files;
-use super::rule;
+use super::rule::{HOSTS_LIMIT, Meanings, Reading};
 use super::scheduler::{self, SchedulerConfig};
 use super::shares::{self, Share};
 use super::trust::{self, Trust};
@@ -103,7 +103,7 @@ impl Config {
 
     /// Reads all sections, each after those to which it refers. Valid only if no problem was reported.
     fn read(root: &Reader<'_>, file: &str, files: Files<'_>) -> Self {
-        let mut hosts_left = rule::HOSTS_LIMIT;
+        let mut hosts_left = HOSTS_LIMIT;
         let mut taken = Addresses::default();
         let servers = network::read_servers(root, &mut taken);
         let are_mounts = servers.first().is_some_and(Server::is_mount);
@@ -111,9 +111,11 @@ impl Config {
         let capacity = scheduler.capacity.map(|server| Capacity { server, servers: servers.len() });
         let kind = scheduler.observed.unwrap_or(scheduler.policy.kind);
         let mut shares = shares::read_for(root, kind, capacity);
-        let mut apps = apps::read(root, kind, (capacity, are_mounts), &mut hosts_left);
-        let trust = trust::read(root, &mut hosts_left);
+        let mut rules = Reading { are_mounts, hosts_left: &mut hosts_left, ports: Vec::new() };
+        let mut apps = apps::read(root, kind, capacity, &mut rules);
         let listeners = network::read_listeners(root, &servers, &apps.names, &mut taken);
+        rules.check_ports(root, &listeners.iter().map(Listener::ports).collect::<Vec<_>>());
+        let trust = trust::read(root, &mut hosts_left);
         let peers = peers::read(root, &servers);
         let bound: Vec<_> = listeners.iter().map(|listener| listener.app).collect();
         apps::warn_of_unreachable(root, &apps, &bound, are_mounts);
@@ -176,7 +178,7 @@ impl Config {
     /// Host names in the rules and in `trust.servers`, each once, in alphabetical order, with the first line where each
     /// appears.
     pub fn unresolved(&self) -> impl Iterator<Item = (&str, usize)> {
-        let rules = self.apps.iter().filter_map(|app| app.rule.clients.as_ref());
+        let rules = self.apps.iter().flat_map(App::rules).filter_map(|rule| rule.clients.as_ref());
         let mut names = BTreeMap::new();
         for (name, line) in rules.chain(&self.trust.servers).flat_map(|list| &list.names) {
             names.entry(name.as_str()).or_insert(*line);
@@ -196,13 +198,18 @@ impl Config {
         known: &dyn Fn(&str) -> Vec<IpAddr>,
         accounts: &dyn Fn(&Account) -> Option<u32>,
     ) -> Identify {
-        clients::resolve(self.apps.iter().map(|app| &app.rule), self.default_app, self.auto, known, accounts)
+        let ports: Vec<_> = self.listeners.iter().map(Listener::ports).collect();
+        let meanings = Meanings { hosts: known, accounts, ports: &ports };
+        let rules =
+            self.apps.iter().enumerate().flat_map(|(at, app)| app.rules().map(move |rule| (AppIndex(at), rule)));
+        let listeners = self.listeners.iter().map(|listener| listener.app).collect();
+        clients::resolve(rules, listeners, self.default_app, self.auto, &meanings)
     }
 
     /// The users and groups that rules have by name.
     pub fn accounts(&self) -> BTreeSet<Account> {
-        let of = |app: &App| app.rule.user_accounts().chain(app.rule.group_accounts()).collect::<Vec<_>>();
-        self.apps.iter().flat_map(of).collect()
+        let rules = self.apps.iter().flat_map(App::rules);
+        rules.flat_map(|rule| rule.user_accounts().chain(rule.group_accounts())).collect()
     }
 
     /// The addresses from which requests between servers are believed: those of `trust.servers`, or else those of the

@@ -2,7 +2,7 @@
 
 use vpfs_core::PolicyKind;
 
-pub(crate) use super::app_keys::APP;
+pub(crate) use super::app_keys::{APP, MATCH};
 use super::kinds::{HOSTS, NAME, TWO_LEVEL};
 pub(crate) use super::limit_keys::LIMITS;
 pub(crate) use super::owner_keys::OWNER;
@@ -23,6 +23,7 @@ pub const SECTIONS: &[&Section] = &[
     &APPS,
     &SHARE,
     &APP,
+    &MATCH,
     &OWNER,
     &PEERS,
     &METRICS,
@@ -45,6 +46,7 @@ pub(crate) const ROOT: Section = Section {
         Tunable::new("apps", Kind::Table("[apps]"), ""),
         Tunable::new("share", Kind::List("[[share]]"), ""),
         Tunable::new("app", Kind::List("[[app]]"), ""),
+        Tunable::new("match", Kind::List("[[match]]"), ""),
         Tunable::new("owner", Kind::List("[[owner]]"), ""),
         Tunable::new("peers", Kind::Table("[peers]"), ""),
         Tunable::new("metrics", Kind::Table("[metrics]"), ""),

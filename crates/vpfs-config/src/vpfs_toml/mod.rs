@@ -6,6 +6,7 @@ mod app_keys;
 pub(crate) mod app_table;
 pub(crate) mod apps;
 mod brackets;
+pub(crate) mod client;
 pub(crate) mod clients;
 pub(crate) mod config;
 mod device_times;

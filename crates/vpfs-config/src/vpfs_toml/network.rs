@@ -153,6 +153,11 @@ pub struct Listener {
 }
 
 impl Listener {
+    /// The ports at which clients connect to it.
+    pub fn ports(&self) -> Vec<u16> {
+        self.addresses.iter().map(Address::port).collect()
+    }
+
     /// Host and port to listen at in front of `server`; the host may be a name.
     pub fn bind_address(&self, server: ServerId) -> (String, u16) {
         let address = &self.addresses[server.index()];

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::apps::Apps;
+use super::apps::{App, Apps};
 use super::host_list::HostList;
 use super::rule::{Ids, Rule};
 use crate::schema::reader::Reader;
@@ -14,12 +14,11 @@ use crate::schema::reader::Reader;
 const COMPARED: usize = 500;
 
 /// Warns about applications that get no client because of those before them, and about clients of two applications.
-/// Rules with names of users or groups are left out: their ids are not known here. That a general rule follows a
-/// narrower one is how exceptions are written, and no reason for a warning.
+/// Only applications with one rule, of addresses and ids, are compared: those of names are not known here. That a
+/// general rule follows a narrower one is how exceptions are written, and no reason for a warning.
 pub(crate) fn warn(root: &Reader<'_>, apps: &Apps) {
-    // Nor are patterns of paths compared.
-    let is_compared = |rule: &Rule| rule.is_given() && !rule.has_names() && !rule.is_of_program();
-    let rules = apps.list.iter().filter(|app| is_compared(&app.rule));
+    let is_compared = |app: &App| app.rule.is_given() && app.alternatives.is_empty() && !app.rule.has_more();
+    let rules = apps.list.iter().filter(|app| is_compared(app));
     let rules: Vec<(&str, Clients<'_>)> =
         rules.take(COMPARED).map(|app| (app.name.as_str(), Clients::of(&app.rule))).collect();
     for (index, (name, rule)) in rules.iter().enumerate() {

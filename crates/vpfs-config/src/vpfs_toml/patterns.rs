@@ -4,10 +4,18 @@ use glob::{MatchOptions, Pattern};
 
 use crate::schema::reader::Reader;
 use crate::schema::settings::quoted;
+use crate::schema::tables::Table;
 
 /// Paths, as in a shell: `*` stands for any part of one name, `**` for any directories.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Patterns(Vec<Pattern>);
+
+impl Table<'_> {
+    /// A list of patterns, if it is present.
+    pub fn patterns(&self, key: &str) -> Option<Patterns> {
+        self.has(key).then(|| Patterns::read(self.reader(), key))
+    }
+}
 
 impl Patterns {
     /// O(patterns and lengths).

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use vpfs_core::Weight;
+use vpfs_core::{OpKind, Weight};
 
 /// A program that uses a mount, as its kernel knows it.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +17,8 @@ pub struct Program<'a> {
     pub executable: &'a str,
     /// The path of the file below the mount.
     pub file: &'a str,
+    /// What it asks for.
+    pub op: OpKind,
     /// The weight that its user gave it among his own programs.
     pub weight: Option<RunWeight>,
 }

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use super::app_entry::AppEntry;
-use super::rule::{Matcher, Rule};
+use super::client::Client;
+use super::rule::{Matcher, Meanings, Rule};
 
 /// The applications of all sets in order, found by the addresses and users in their rules.
 #[derive(Debug, Default)]
@@ -24,9 +25,10 @@ impl PushedApps {
     /// Indexes applications by their rules. O(hosts and users in all rules).
     pub(crate) fn new<'a>(apps: impl Iterator<Item = (AppEntry, &'a Rule)>) -> Self {
         let mut all = Self::default();
+        let without_names = Meanings { hosts: &|_| Vec::new(), accounts: &|_| None, ports: &[] };
         for (index, (app, rule)) in apps.enumerate() {
             all.index(index, rule);
-            all.matchers.push(Matcher::new(rule, &|_| Vec::new(), &|_| None));
+            all.matchers.push(Matcher::new(rule, &without_names));
             all.by_name.insert(app.name.clone(), index);
             all.apps.push(app);
         }
@@ -51,15 +53,15 @@ impl PushedApps {
 
     /// The position of the first application that matches a client. O(those that share its address or its user, and
     /// those with networks).
-    pub(crate) fn find(&self, ip: IpAddr, uid: Option<u32>, gids: &[u32]) -> Option<usize> {
-        let matches = |index: &&usize| self.matchers[**index].matches(ip, uid, gids);
+    pub(crate) fn find(&self, client: &Client<'_>) -> Option<usize> {
+        let matches = |index: &&usize| self.matchers[**index].matches(client);
         let first = |list: Option<&Vec<usize>>| list.and_then(|list| list.iter().find(matches).copied());
-        let by_uid = uid.and_then(|uid| self.by_uid.get(&uid));
-        [first(self.by_address.get(&ip)), first(by_uid), first(Some(&self.others))].into_iter().flatten().min()
+        let by_uid = client.uid.and_then(|uid| self.by_uid.get(&uid));
+        [first(self.by_address.get(&client.ip)), first(by_uid), first(Some(&self.others))].into_iter().flatten().min()
     }
 
     /// The application at a position.
-    pub(crate) fn get(&self, index: usize) -> Option<&AppEntry> {
+    pub fn get(&self, index: usize) -> Option<&AppEntry> {
         self.apps.get(index)
     }
 
@@ -81,7 +83,7 @@ impl PushedApps {
 
 #[cfg(test)]
 mod tests {
-    use vpfs_core::AppPolicy;
+    use vpfs_core::{AppPolicy, OpKind};
 
     use super::*;
     use crate::{HostList, Ids};
@@ -120,8 +122,9 @@ mod tests {
         for ip in ["10.0.0.1", "10.0.0.2", "10.0.1.1"] {
             let ip: IpAddr = ip.parse().unwrap();
             for uid in [None, Some(7), Some(8), Some(9), Some(10)] {
-                let slow = apps.matchers.iter().position(|matcher| matcher.matches(ip, uid, &[]));
-                assert_eq!(apps.find(ip, uid, &[]), slow, "{ip} {uid:?}");
+                let client = Client { listener: 0, ip, uid, gids: &[], op: OpKind::Read };
+                let slow = apps.matchers.iter().position(|matcher| matcher.matches(&client));
+                assert_eq!(apps.find(&client), slow, "{client:?}");
             }
         }
     }
@@ -131,6 +134,8 @@ mod tests {
         let job = |job: u32| rule(&[&format!("10.{}.{}.1", job / 250, job % 250)], &[]);
         let apps = pushed(&(0..10_000).map(job).collect::<Vec<_>>());
         assert!(apps.others.is_empty() && apps.by_address.values().all(|list| list.len() == 1));
-        assert_eq!(apps.find("10.39.249.1".parse().unwrap(), Some(1), &[]), Some(9_999));
+        let ip = "10.39.249.1".parse().unwrap();
+        let client = Client { listener: 0, ip, uid: Some(1), gids: &[], op: OpKind::Read };
+        assert_eq!(apps.find(&client), Some(9_999));
     }
 }

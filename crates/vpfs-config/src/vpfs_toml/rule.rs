@@ -1,15 +1,19 @@
 //! Which clients a rule matches.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 
 use toml::de::DeValue;
+use vpfs_core::OpKind;
 
 use super::accounts::{self, Account};
+use super::client::Client;
 use super::host_list::{HostList, HostSet};
 use super::patterns::Patterns;
 use super::program::Program;
 use crate::schema::reader::Reader;
+use crate::schema::settings::quoted;
 
 /// The maximum number of hosts in all host lists of a file together.
 pub const HOSTS_LIMIT: usize = 65_536;
@@ -27,6 +31,10 @@ pub struct Rule {
     pub gids: Option<Ids>,
     /// Groups by name, beside `gids`.
     pub groups: Vec<String>,
+    /// The ports of the listeners that they connect to.
+    pub listeners: Option<Vec<u16>>,
+    /// What they ask for.
+    pub operations: Option<Vec<OpKind>>,
     /// The executables of programs that use a mount.
     pub programs: Option<Patterns>,
     /// Their control groups.
@@ -78,12 +86,17 @@ impl fmt::Display for Ids {
 impl Rule {
     /// Whether the rule has any part; a rule without parts matches no client.
     pub fn is_given(&self) -> bool {
-        let is_of_client = self.clients.is_some() || self.uids.is_some() || self.gids.is_some() || self.has_names();
-        is_of_client || self.is_of_program()
+        *self != Self::default()
+    }
+
+    /// Whether what it matches depends on more than the client's host, user and groups as the file has them.
+    pub(crate) fn has_more(&self) -> bool {
+        let is_of_program = self.programs.is_some() || self.cgroups.is_some() || self.files.is_some();
+        self.has_names() || self.listeners.is_some() || self.operations.is_some() || is_of_program
     }
 
     /// Whether it has users or groups whose ids the file does not say.
-    pub(crate) fn has_names(&self) -> bool {
+    fn has_names(&self) -> bool {
         !self.users.is_empty() || !self.groups.is_empty()
     }
 
@@ -96,36 +109,47 @@ impl Rule {
     pub(crate) fn group_accounts(&self) -> impl Iterator<Item = Account> {
         self.groups.iter().cloned().map(Account::Group)
     }
-
-    /// Whether only programs that use a mount can match.
-    pub fn is_of_program(&self) -> bool {
-        self.programs.is_some() || self.cgroups.is_some() || self.files.is_some()
-    }
 }
 
-/// A rule with its host names, users and groups resolved.
+/// What names in rules stand for.
+pub(crate) struct Meanings<'a> {
+    /// The addresses of each host name, or none.
+    pub(crate) hosts: &'a dyn Fn(&str) -> Vec<IpAddr>,
+    /// The id of each user and group.
+    pub(crate) accounts: &'a dyn Fn(&Account) -> Option<u32>,
+    /// The ports of each listener.
+    pub(crate) ports: &'a [Vec<u16>],
+}
+
+/// A rule with its host names, users, groups and ports resolved.
 #[derive(Clone, Debug)]
 pub(crate) struct Matcher {
     clients: Option<HostSet>,
+    /// Positions in the file.
+    listeners: Option<Vec<usize>>,
     rule: Rule,
 }
 
 impl Matcher {
-    /// `known` has the addresses of each host name, or none, and `accounts` the id of each user and group.
-    pub(crate) fn new(
-        rule: &Rule,
-        known: &dyn Fn(&str) -> Vec<IpAddr>,
-        accounts: &dyn Fn(&Account) -> Option<u32>,
-    ) -> Self {
-        let clients = rule.clients.as_ref().map(|clients| clients.resolve(known));
-        let uids = resolved_ids(rule.uids.as_ref(), rule.user_accounts(), accounts);
-        let gids = resolved_ids(rule.gids.as_ref(), rule.group_accounts(), accounts);
-        Self { clients, rule: Rule { uids, gids, ..rule.clone() } }
+    pub(crate) fn new(rule: &Rule, meanings: &Meanings<'_>) -> Self {
+        let at = |wanted: &Vec<u16>| {
+            let listeners = (0..).zip(meanings.ports);
+            let found = listeners.filter(|(_, ports)| ports.iter().any(|port| wanted.contains(port)));
+            found.map(|(index, _)| index).collect()
+        };
+        let clients = rule.clients.as_ref().map(|clients| clients.resolve(meanings.hosts));
+        let listeners = rule.listeners.as_ref().map(at);
+        let uids = resolved_ids(rule.uids.as_ref(), rule.user_accounts(), meanings.accounts);
+        let gids = resolved_ids(rule.gids.as_ref(), rule.group_accounts(), meanings.accounts);
+        Self { clients, listeners, rule: Rule { uids, gids, ..rule.clone() } }
     }
 
     /// O(networks) and O(log of ranges).
-    pub(crate) fn matches(&self, ip: IpAddr, uid: Option<u32>, gids: &[u32]) -> bool {
-        self.clients.as_ref().is_none_or(|hosts| hosts.contains(ip)) && self.has_user(uid, gids)
+    pub(crate) fn matches(&self, client: &Client<'_>) -> bool {
+        self.clients.as_ref().is_none_or(|hosts| hosts.contains(client.ip))
+            && self.listeners.as_ref().is_none_or(|listeners| listeners.contains(&client.listener))
+            && self.has_user(client.uid, client.gids)
+            && self.has_operation(client.op)
     }
 
     fn has_user(&self, uid: Option<u32>, gids: &[u32]) -> bool {
@@ -133,9 +157,14 @@ impl Matcher {
             && self.rule.gids.as_ref().is_none_or(|ids| gids.iter().any(|&gid| ids.contains(gid)))
     }
 
+    fn has_operation(&self, op: OpKind) -> bool {
+        self.rule.operations.as_ref().is_none_or(|operations| operations.contains(&op))
+    }
+
     pub(crate) fn has_program(&self, program: &Program<'_>) -> bool {
         let matches = |patterns: &Option<Patterns>, path| patterns.as_ref().is_none_or(|all| all.matches(path));
         self.has_user(Some(program.uid), program.gids)
+            && self.has_operation(program.op)
             && matches(&self.rule.programs, program.executable)
             && matches(&self.rule.cgroups, program.cgroup)
             && matches(&self.rule.files, program.file)
@@ -156,50 +185,106 @@ fn resolved_ids(
     Some(Ids::of(ids.map(Ids::ranges).unwrap_or_default().iter().copied().chain(found).collect()))
 }
 
-/// Reads the rule of an application; `hosts_left` is the number of hosts that the file may still name.
-pub(crate) fn read_rule(reader: &Reader<'_>, are_mounts: bool, hosts_left: &mut usize) -> Rule {
-    let of_programs = ["programs", "cgroups", "files"];
-    let (without_effect, why) = match are_mounts {
-        true => (&["clients"][..], "has no effect for mounts: their programs are on the same host; remove it"),
-        false => (&of_programs[..], "is known of programs that use a mount only; remove it, or write mount:// servers"),
-    };
-    without_effect.iter().filter(|key| reader.has(key)).for_each(|key| reader.refuse(key, why));
-    let patterns = |key| reader.has(key).then(|| Patterns::read(reader, key));
-    let rule = Rule {
-        clients: reader.has("clients").then(|| HostList::read(reader, "clients", hosts_left)),
-        uids: reader.has("uids").then(|| read_ids(reader, "uids")),
-        users: accounts::read(reader, "users", "uids"),
-        gids: reader.has("gids").then(|| read_ids(reader, "gids")),
-        groups: accounts::read(reader, "groups", "gids"),
-        programs: patterns("programs"),
-        cgroups: patterns("cgroups"),
-        files: patterns("files"),
-    };
-    for key in ["clients", "uids", "users", "gids", "groups"].into_iter().chain(of_programs) {
-        if reader.has(key) && reader.list(key).is_empty() {
-            reader.refuse(key, "is empty and would match no client; remove it to match all");
+/// What the rules of a file have in common while they are read.
+pub(crate) struct Reading<'a> {
+    pub(crate) are_mounts: bool,
+    /// The number of hosts that the file may still name.
+    pub(crate) hosts_left: &'a mut usize,
+    /// Ports that rules have, each with its line and key.
+    pub(crate) ports: Vec<(u16, usize, String)>,
+}
+
+impl Reading<'_> {
+    /// Reports ports that no listener has.
+    pub(crate) fn check_ports(&self, root: &Reader<'_>, listeners: &[Vec<u16>]) {
+        let known: BTreeSet<u16> = listeners.iter().flatten().copied().collect();
+        for (port, line, key) in self.ports.iter().filter(|(port, ..)| !known.contains(port)) {
+            let known = known.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+            root.cx.refuse(*line, key, format!("no [[listener]] has port {port}; their ports are {known}"));
         }
     }
-    rule
+
+    /// Reads the rule in an `[[app]]` or a `[[match]]`.
+    pub(crate) fn rule(&mut self, reader: &Reader<'_>) -> Rule {
+        let of_programs = ["programs", "cgroups", "files"];
+        if self.are_mounts {
+            let why = "has no effect for mounts: their programs are on the same host; remove it";
+            ["clients", "listeners"].iter().filter(|key| reader.has(key)).for_each(|key| reader.refuse(key, why));
+        } else {
+            of_programs.iter().filter(|key| reader.has(key)).for_each(|key| reader.refuse(key, unseen(key)));
+        }
+        let patterns = |key| reader.has(key).then(|| Patterns::read(reader, key));
+        let rule = Rule {
+            clients: reader.has("clients").then(|| HostList::read(reader, "clients", self.hosts_left)),
+            uids: reader.has("uids").then(|| read_ids(reader, "uids")),
+            users: accounts::read(reader, "users", "uids"),
+            gids: reader.has("gids").then(|| read_ids(reader, "gids")),
+            groups: accounts::read(reader, "groups", "gids"),
+            listeners: reader.has("listeners").then(|| self.ports(reader)),
+            operations: reader.has("operations").then(|| read_operations(reader)),
+            programs: patterns("programs"),
+            cgroups: patterns("cgroups"),
+            files: patterns("files"),
+        };
+        let keys = ["clients", "uids", "users", "gids", "groups", "listeners", "operations"];
+        for key in keys.into_iter().chain(of_programs) {
+            if reader.has(key) && reader.list(key).is_empty() {
+                reader.refuse(key, "is empty and would match no client; remove it to match all");
+            }
+        }
+        rule
+    }
+
+    fn ports(&mut self, reader: &Reader<'_>) -> Vec<u16> {
+        let key = "listeners";
+        let read = |value: &DeValue<'_>| match value {
+            DeValue::Integer(port) => u16::from_str_radix(port.as_str(), port.radix()).ok(),
+            _ => None,
+        };
+        let ports = reader.elements(key, "expects the ports of listeners such as 5335", read);
+        self.ports.extend(ports.iter().map(|port| (*port, reader.line_of(key), reader.path(key))));
+        let texts: Vec<String> = ports.iter().map(u16::to_string).collect();
+        reader.set_list(key, &texts, texts.join(", "));
+        ports
+    }
+}
+
+/// Why the requests of clients do not show what this key is about, and what does.
+fn unseen(key: &str) -> &'static str {
+    match key {
+        "files" => {
+            "is known of programs that use a mount only: requests of OrangeFS and NFS carry handles, which tell neither \
+             a path nor an export; give an export a port of its own and write listeners, or write mount:// servers"
+        }
+        _ => {
+            "is known of programs that use a mount only: requests tell a host, a user and groups; write clients, uids \
+             or users, or write mount:// servers"
+        }
+    }
+}
+
+const OPERATIONS: [(&str, OpKind); 3] =
+    [("read", OpKind::Read), ("write", OpKind::Write), ("metadata", OpKind::Metadata)];
+
+fn read_operations(reader: &Reader<'_>) -> Vec<OpKind> {
+    let named = |value: &DeValue<'_>| OPERATIONS.into_iter().find(|(name, _)| value.as_str() == Some(name));
+    let expected =
+        "expects \"read\", \"write\" or \"metadata\", which is all that requests of every protocol are told by";
+    let found = reader.elements("operations", expected, named);
+    let names = found.iter().map(|(name, _)| *name);
+    let quoted: Vec<String> = names.clone().map(quoted).collect();
+    reader.set_list("operations", &quoted, names.collect::<Vec<_>>().join(", "));
+    found.into_iter().map(|(_, op)| op).collect()
 }
 
 fn read_ids(reader: &Reader<'_>, key: &str) -> Ids {
-    let mut ranges = Vec::new();
-    for value in reader.list(key) {
-        let range = match value.get_ref() {
-            DeValue::Integer(id) => u32::from_str_radix(id.as_str(), id.radix()).ok().map(|id| (id, id)),
-            DeValue::String(text) => id_range(text),
-            _ => None,
-        };
-        match range {
-            Some(range) => ranges.push(range),
-            None => {
-                let message = "expects numbers from 0 to 4294967295 and ranges such as \"1000-1999\"";
-                reader.cx.refuse(reader.cx.line_of(value), reader.path(key), message);
-            }
-        }
-    }
-    let ids = Ids::of(ranges);
+    let range = |value: &DeValue<'_>| match value {
+        DeValue::Integer(id) => u32::from_str_radix(id.as_str(), id.radix()).ok().map(|id| (id, id)),
+        DeValue::String(text) => id_range(text),
+        _ => None,
+    };
+    let expected = "expects numbers from 0 to 4294967295 and ranges such as \"1000-1999\"";
+    let ids = Ids::of(reader.elements(key, expected, range));
     let range = |&(low, high): &(u32, u32)| if low == high { low.to_string() } else { format!("\"{low}-{high}\"") };
     reader.set_list(key, &ids.0.iter().map(range).collect::<Vec<_>>(), ids.to_string());
     ids

@@ -483,7 +483,7 @@ impl Connection {
     fn act(&mut self, action: Action) -> Result<(), Failure> {
         match action {
             Action::Enqueue(op, submission) => {
-                let app = self.identity.app(&self.shared, submission.user.as_ref());
+                let app = self.identity.app(&self.shared, submission.user.as_ref(), submission.kind);
                 let id = self.gate().enqueue(&self.mailbox, op, app, &submission);
                 self.requests.insert(op, id);
             }

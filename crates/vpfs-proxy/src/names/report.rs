@@ -24,8 +24,8 @@ pub(super) fn missing(config: &Config, own: &[ServerId], table: &Table) -> Vec<L
     let listed = |key: &str| config.setting(key).unwrap_or_default();
     let mut lines = Vec::new();
     for app in &config.apps {
-        let Some(clients) = &app.rule.clients else { continue };
-        let names = clients.names.iter().map(|(name, _)| name.as_str());
+        let clients = app.rules().filter_map(|rule| rule.clients.as_ref());
+        let names = clients.flat_map(|clients| &clients.names).map(|(name, _)| name.as_str());
         let list = listed(&format!("app.{}.clients", app.name));
         let effect = "its rule does not apply to them";
         lines.extend(line(format!("app {}", app.name), names, list, effect, table));

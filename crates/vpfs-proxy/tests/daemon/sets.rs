@@ -46,14 +46,14 @@ async fn a_client_belongs_to_its_job_from_the_start_to_the_end() {
     assert_eq!(site.served(), ["login", "host:127.9.0.2"]);
     let pushes = site.daemon.pushes();
     let jobs = [("1", 4, "127.9.0.1"), ("2", 3, "127.9.0.2")];
-    assert_eq!(pushes.put(name("slurm"), set(1, "1min", &jobs)).await, Ok(Put::Replaced));
+    assert_eq!(pushes.put(name("slurm"), set(1, "1min", &jobs), "uid 0".into()).await, Ok(Put::Replaced));
     let before = site.totals("login").bytes;
     write(&login, "/c").await;
     write(&node, "/d").await;
     assert_eq!(site.served(), ["login", "host:127.9.0.2", "slurm:2"], "rules of the file go first");
     assert!(site.totals("login").bytes > before && site.totals("slurm:2").bytes == 10_000);
-    assert_eq!(pushes.put(name("slurm"), set(0, "1min", &[])).await, Err(Refusal::Older(1)));
-    assert!(pushes.remove(&name("slurm")).await && !pushes.remove(&name("slurm")).await);
+    assert_eq!(pushes.put(name("slurm"), set(0, "1min", &[]), "uid 0".into()).await, Err(Refusal::Older(1)));
+    assert!(pushes.remove(&name("slurm"), "uid 0").await && !pushes.remove(&name("slurm"), "uid 0").await);
     write(&node, "/e").await;
     assert_eq!(site.totals("slurm:2").bytes, 10_000);
     assert_eq!(site.totals("host:127.9.0.2").bytes, 20_000);
@@ -63,7 +63,7 @@ async fn a_client_belongs_to_its_job_from_the_start_to_the_end() {
 async fn a_reload_leaves_pushed_applications_alone() {
     let mut site = Site::start(1, "").await;
     let node = site.client_at([127, 9, 0, 2]).await;
-    site.daemon.pushes().put(name("slurm"), set(1, "1min", &[("2", 3, "127.9.0.2")])).await.unwrap();
+    site.daemon.pushes().put(name("slurm"), set(1, "1min", &[("2", 3, "127.9.0.2")]), "uid 0".into()).await.unwrap();
     write(&node, "/a").await;
     site.reload("[[app]]\nname = \"other\"\nweight = 7\n").await;
     write(&node, "/b").await;
@@ -77,8 +77,8 @@ async fn a_reload_leaves_pushed_applications_alone() {
 async fn a_set_whose_owner_is_gone_expires() {
     let front = Front::start("").await;
     let pushes = front.daemon.pushes();
-    pushes.put(name("slurm"), set(1, "1s", &[("1", 1, "127.9.0.1")])).await.unwrap();
-    pushes.put(name("admin.x"), set(1, "1h", &[("x", 1, "127.9.0.1")])).await.unwrap();
+    pushes.put(name("slurm"), set(1, "1s", &[("1", 1, "127.9.0.1")]), "uid 0".into()).await.unwrap();
+    pushes.put(name("admin.x"), set(1, "1h", &[("x", 1, "127.9.0.1")]), "uid 0".into()).await.unwrap();
     assert_eq!(held(&front.daemon), ["admin.x/x", "slurm/1"]);
     while held(&front.daemon) != ["admin.x/x"] {
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -96,11 +96,11 @@ async fn a_restart_keeps_them_and_nothing_in_the_file_prevents_a_start() {
     drop(front.daemon);
     let daemon = network.daemon_in(&in_directory(directory.path()), "").await;
     let jobs = [("1", 4, "127.9.0.1"), ("2", 3, "127.9.0.2")];
-    daemon.pushes().put(name("slurm"), set(5, "1h", &jobs)).await.unwrap();
+    daemon.pushes().put(name("slurm"), set(5, "1h", &jobs), "uid 0".into()).await.unwrap();
     daemon.drain().await;
     let daemon = network.daemon_in(&in_directory(directory.path()), "").await;
     assert_eq!(held(&daemon), ["slurm/1", "slurm/2"]);
-    assert_eq!(daemon.pushes().put(name("slurm"), set(4, "1h", &jobs)).await, Err(Refusal::Older(5)));
+    assert_eq!(daemon.pushes().put(name("slurm"), set(4, "1h", &jobs), "uid 0".into()).await, Err(Refusal::Older(5)));
     daemon.drain().await;
     let file = directory.path().join("s0.sets.json");
     let json = fs::read_to_string(&file).unwrap();
@@ -108,7 +108,7 @@ async fn a_restart_keeps_them_and_nothing_in_the_file_prevents_a_start() {
         fs::write(&file, damaged).unwrap();
         let daemon = network.daemon_in(&in_directory(directory.path()), "").await;
         assert_eq!(held(&daemon).len(), 0, "{damaged}");
-        daemon.pushes().put(name("slurm"), set(1, "1h", &jobs)).await.unwrap();
+        daemon.pushes().put(name("slurm"), set(1, "1h", &jobs), "uid 0".into()).await.unwrap();
         daemon.drain().await;
     }
 }
@@ -122,7 +122,7 @@ async fn a_state_that_cannot_be_written_stops_nothing() {
     let no_directory = directory.path().join("file");
     fs::write(&no_directory, "").unwrap();
     let daemon = network.daemon_in(&in_directory(&no_directory), "").await;
-    daemon.pushes().put(name("slurm"), set(1, "1h", &[("1", 4, "127.9.0.1")])).await.unwrap();
+    daemon.pushes().put(name("slurm"), set(1, "1h", &[("1", 4, "127.9.0.1")]), "uid 0".into()).await.unwrap();
     assert_eq!(held(&daemon), ["slurm/1"]);
 }
 
@@ -132,12 +132,12 @@ async fn a_successor_gets_them() {
     let Front { network, daemon, .. } = Front::start("").await;
     let names: Vec<String> = (0..10_000).map(|job| job.to_string()).collect();
     let jobs: Vec<_> = names.iter().map(|name| (name.as_str(), 2, "127.9.0.1")).collect();
-    daemon.pushes().put(name("slurm"), set(1, "1h", &jobs)).await.unwrap();
+    daemon.pushes().put(name("slurm"), set(1, "1h", &jobs), "uid 0".into()).await.unwrap();
     let (ours, theirs) = UnixStream::pair().unwrap();
     let receiving = tokio::task::spawn_blocking(|| Inheritance::receive(theirs).unwrap());
     let (offer, successor) =
         tokio::join!(daemon.offer(ours), async { network.succeed("", receiving.await.unwrap()).await.unwrap() });
     daemon.hand_over(offer.unwrap()).await;
     assert_eq!(held(&successor).len(), 10_000);
-    assert_eq!(successor.pushes().put(name("slurm"), set(1, "1h", &jobs)).await, Ok(Put::Renewed));
+    assert_eq!(successor.pushes().put(name("slurm"), set(1, "1h", &jobs), "uid 0".into()).await, Ok(Put::Renewed));
 }

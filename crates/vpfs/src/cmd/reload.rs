@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,7 +18,7 @@ use vpfs_proxy::Daemon;
 use super::{count, systemd};
 use crate::exit::Exit;
 use crate::log::LogSwitch;
-use crate::print::print;
+use crate::print::{print, roughly};
 
 /// Set by systemd for a service with `RuntimeDirectory=`; several directories are separated by colons.
 const VARIABLE: &str = "RUNTIME_DIRECTORY";
@@ -72,6 +73,12 @@ fn reload(pid: u32, path: &Path) -> io::Result<Outcome> {
 /// Lets a daemon of this process read its file again, and tells who waits for it how that has ended.
 pub(super) async fn run(daemon: &mut Daemon, file: &Path, log: &LogSwitch) {
     systemd::reloading();
+    // Who sent the signal is nearly always root; who may write the file decides what is in it.
+    if let Ok(metadata) = fs::metadata(file) {
+        let age = metadata.modified().ok().and_then(|written| written.elapsed().ok()).unwrap_or_default();
+        let written = format!("{} ago", roughly(age));
+        tracing::info!(file = %file.display(), owner_uid = metadata.uid(), written, "reading the configuration again");
+    }
     let outcome = reread(daemon, file).await;
     match &outcome {
         Ok(_) => log.set(daemon.config().log.level),

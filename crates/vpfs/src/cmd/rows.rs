@@ -14,6 +14,9 @@ pub(super) struct Row {
     pub(super) app: String,
     /// Its weight.
     pub(super) weight: u32,
+    /// The part of the storage's time due to it, if it has requests, beside those that have some now; the mean of
+    /// several servers.
+    pub(super) part: f64,
     /// The part of the storage's time that was due to it, ...
     pub(super) due: f64,
     /// ... and that it got; of several servers, the mean.
@@ -38,6 +41,8 @@ pub(super) struct Row {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum State {
+    /// Its requests pass at once.
+    Exempt,
     /// Its clients kept the storage waiting.
     Released,
     /// Its cap held it.
@@ -56,6 +61,7 @@ impl State {
     /// For people.
     pub(super) fn name(self) -> &'static str {
         match self {
+            Self::Exempt => "exempt",
             Self::Released => "released",
             Self::Capped => "capped",
             Self::Paced => "paced",
@@ -70,6 +76,9 @@ impl State {
 #[derive(Clone, Default)]
 struct Sum {
     weight: u32,
+    /// Of all servers that know it, and their number.
+    parts: (f64, u32),
+    is_exempt: bool,
     due: f64,
     got: f64,
     held: f64,
@@ -158,6 +167,8 @@ fn find<'a>(statuses: &'a [Status], server: &str) -> Option<(f64, &'a Server)> {
 fn add(sum: &mut Sum, now: &App, then: Option<&App>) {
     let (work, before) = (Total::of(now), then.map(Total::of).unwrap_or_default());
     sum.weight = now.weight;
+    sum.parts = (sum.parts.0 + now.part, sum.parts.1 + 1);
+    sum.is_exempt |= now.exempt;
     sum.due += now.due_seconds - then.map_or(0.0, |then| then.due_seconds);
     sum.got += now.got_seconds - then.map_or(0.0, |then| then.got_seconds);
     sum.held += now.held_seconds - then.map_or(0.0, |then| then.held_seconds);
@@ -178,6 +189,7 @@ fn row(app: &str, sum: &Sum, seconds: f64, server_seconds: f64) -> Row {
     Row {
         app: plain(app),
         weight: sum.weight,
+        part: sum.parts.0 / f64::from(sum.parts.1.max(1)),
         due: sum.due / server_seconds,
         got: sum.got / server_seconds,
         bytes_per_second: bytes as f64 / seconds,
@@ -192,6 +204,7 @@ fn row(app: &str, sum: &Sum, seconds: f64, server_seconds: f64) -> Row {
 
 fn state(sum: &Sum) -> State {
     match sum {
+        Sum { is_exempt: true, .. } => State::Exempt,
         Sum { released: 1.., .. } => State::Released,
         Sum { held, has_cap: true, .. } if *held > 0.0 => State::Capped,
         Sum { held, .. } if *held > 0.0 => State::Paced,
@@ -229,6 +242,8 @@ pub(super) mod tests {
             automatic: false,
             shares: Vec::new(),
             weight: 2,
+            part: 0.25,
+            exempt: false,
             bulk: true,
             due_seconds: seconds,
             got_seconds: seconds,
@@ -266,6 +281,7 @@ pub(super) mod tests {
         let climate = Row {
             app: "climate".into(),
             weight: 2,
+            part: 0.25,
             due: 0.5,
             got: 0.5,
             bytes_per_second: f64::from(1 << 20),
@@ -296,7 +312,8 @@ pub(super) mod tests {
         let sum = Sum { held: 1.0, is_bulk: true, ..Sum::default() };
         assert_eq!(state(&sum), State::Paced);
         assert_eq!(state(&Sum { has_cap: true, ..sum.clone() }), State::Capped);
-        assert_eq!(state(&Sum { released: 1, ..sum }), State::Released);
+        assert_eq!(state(&Sum { released: 1, ..sum.clone() }), State::Released);
+        assert_eq!(state(&Sum { is_exempt: true, ..sum }), State::Exempt);
         assert_eq!(state(&Sum { queued: 1, ..Sum::default() }), State::Active);
     }
 

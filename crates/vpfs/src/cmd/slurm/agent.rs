@@ -1,25 +1,27 @@
 //! `vpfs slurm agent`: reads jobs and lets them be pushed.
 
-use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
+use std::{fs, mem};
 
 use tokio::net::UnixDatagram;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 use vpfs_admin::Change;
 use vpfs_admin::events::Events;
+use vpfs_config::LogLevel;
 use vpfs_config::sets::{AppText, SetText};
 use vpfs_config::units::Span;
-use vpfs_config::{Config, LogLevel};
-use vpfs_slurm::{Built, Jobs, Reach, Settings, build, nodes_of};
+use vpfs_slurm::{Built, Jobs, Reach, build, nodes_of};
 
 use super::Rules;
+use super::files::Files;
 use super::hosts::Hosts;
 use super::pushing::Pushing;
 use super::query;
-use crate::cmd::asking::changing::{read_token, version_now};
+use crate::cmd::asking::changing::version_now;
 use crate::cmd::{runtime, systemd};
 use crate::exit::Exit;
 use crate::log;
@@ -33,7 +35,8 @@ const REST: u32 = 2;
 /// Push the running jobs to all proxies, until stopped
 ///
 /// When squeue fails, the jobs that were read last stay: nodes whose jobs have ended are idle, and no others can start.
-/// When the agent ends, proxies keep the jobs for the time of `ttl`.
+/// When the agent ends, proxies keep the jobs for the time of `ttl`. Rules, configuration and token are read again with
+/// SIGHUP, and before each reading of jobs if a file has changed; while they are not valid, the old ones stay.
 #[derive(clap::Args)]
 pub(super) struct Agent {
     #[command(flatten)]
@@ -46,38 +49,24 @@ pub(super) struct Agent {
 
 impl Agent {
     pub(super) fn run(&self) -> Result<(), Exit> {
-        let settings = self.rules.load()?;
-        let config = Config::load(&settings.config)
-            .map_err(|problems| Exit::Usage(format!("invalid configuration\n{problems}")))?;
-        if settings.reach == Reach::Peers && config.peers.is_none() {
-            let file = settings.config.display();
-            return Err(Exit::Usage(format!(
-                "{file} has no [peers], so its proxies have no address; use reach = \"sockets\""
-            )));
-        }
-        let token = settings.token.as_deref().map(read_token).transpose()?;
+        let files = Files::load(&self.rules.rules)?;
         if self.check {
-            eprintln!("the rules are valid: {}", settings.rules.len());
+            eprintln!("the rules are valid: {}", files.settings.rules.len());
             return Ok(());
         }
         let _log = log::start(LogLevel::Info, false, &Events::default())?;
         let runtime = runtime()?;
-        let result = runtime.block_on(serve(settings, config, token));
+        let result = runtime.block_on(serve(files));
         runtime.shutdown_background();
         result
     }
 }
 
-async fn serve(settings: Settings, config: Config, token: Option<String>) -> Result<(), Exit> {
-    let mut stop = Stop::new().map_err(|error| Exit::Failed(format!("cannot handle signals: {error}")))?;
-    let bell = bell(&settings.wake)
-        .inspect_err(|error| {
-            let path = settings.wake.display();
-            tracing::warn!(%error, "cannot be woken at {path}; jobs are found every {}", Span(settings.interval));
-        })
-        .ok();
-    let pushing = Pushing::start(config, settings.reach == Reach::Peers, settings.interval);
-    let mut reader = Reader { settings, token, pushing, hosts: Hosts::default(), pushed: None, said: Said::default() };
+async fn serve(files: Files) -> Result<(), Exit> {
+    let failed = |error: io::Error| Exit::Failed(format!("cannot handle signals: {error}"));
+    let mut stop = Stop::new().map_err(failed)?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(failed)?;
+    let mut reader = Reader::new(files);
     systemd::ready("reading jobs", false);
     loop {
         let began = Instant::now();
@@ -86,11 +75,13 @@ async fn serve(settings: Settings, config: Config, token: Option<String>) -> Res
             () = stop.asked() => return Ok(()),
         }
         let rest = PAUSE.max(began.elapsed() * REST);
-        tokio::select! {
-            () = woken(bell.as_ref(), rest) => {}
-            () = tokio::time::sleep(reader.settings.interval.max(rest)) => {}
+        let is_asked = tokio::select! {
+            () = woken(reader.bell.as_ref(), rest) => false,
+            () = tokio::time::sleep(reader.files.settings.interval.max(rest)) => false,
+            _ = hangup.recv() => true,
             () = stop.asked() => return Ok(()),
-        }
+        };
+        reader.reread(is_asked).await;
     }
 }
 
@@ -122,12 +113,14 @@ async fn woken(bell: Option<&UnixDatagram>, rest: Duration) {
 
 /// Reads jobs, and says what is new.
 struct Reader {
-    settings: Settings,
-    token: Option<String>,
+    files: Files,
     pushing: Pushing,
+    bell: Option<UnixDatagram>,
     hosts: Hosts,
-    /// The version and the applications that are being pushed.
-    pushed: Option<(u64, Vec<AppText>)>,
+    /// Of the set that is being pushed, or was.
+    version: u64,
+    /// The applications that are being pushed.
+    pushed: Option<Vec<AppText>>,
     said: Said,
 }
 
@@ -139,16 +132,51 @@ struct Said {
 }
 
 impl Reader {
+    fn new(files: Files) -> Self {
+        let pushing = start(&files);
+        let bell = bell_of(&files);
+        Self { files, pushing, bell, hosts: Hosts::default(), version: 0, pushed: None, said: Said::default() }
+    }
+
+    /// Reads the files again if one has changed, or somebody asks for it.
+    async fn reread(&mut self, is_asked: bool) {
+        let (path, known) = (self.files.rules.clone(), self.files.stamp.clone());
+        let stamp = self.files.stamp_now();
+        if !is_asked && stamp == known {
+            return;
+        }
+        let read = tokio::task::spawn_blocking(move || Files::load(&path).map_err(|exit| exit.to_string())).await;
+        match read.map_err(|error| error.to_string()).flatten() {
+            Ok(files) => {
+                tracing::info!(
+                    rules = files.settings.rules.len(),
+                    "the rules, configuration and token were read again"
+                );
+                let before = mem::replace(&mut self.files, files);
+                if before.settings.wake != self.files.settings.wake {
+                    self.bell = bell_of(&self.files);
+                }
+                (self.pushing, self.pushed) = (start(&self.files), None);
+            }
+            Err(reason) => {
+                tracing::error!(reason, "the files were read again and are not valid; the old ones stay active");
+                // Said once.
+                self.files.stamp = stamp;
+            }
+        }
+    }
+
     async fn round(&mut self) {
-        let patience = self.settings.timeout;
+        let patience = self.files.settings.timeout;
         let read = tokio::task::spawn_blocking(move || query::jobs(patience)).await;
         match read.map_err(|error| error.to_string()).flatten() {
             Ok(Jobs(jobs)) => {
                 if self.said.failure.take().is_some() {
                     tracing::info!(jobs = jobs.len(), "jobs can be read again");
                 }
-                let addresses = self.hosts.find(&nodes_of(&jobs), &self.settings).await;
-                let built = build(&jobs, &self.settings, &|node| addresses.get(node).cloned().unwrap_or_default());
+                let addresses = self.hosts.find(&nodes_of(&jobs), &self.files.settings).await;
+                let built =
+                    build(&jobs, &self.files.settings, &|node| addresses.get(node).cloned().unwrap_or_default());
                 self.said.tell(&built);
                 self.push(built.apps);
             }
@@ -164,21 +192,32 @@ impl Reader {
     /// Lets these be pushed, unless they are already, and no other agent has pushed a later version.
     fn push(&mut self, apps: Vec<AppText>) {
         let newer = self.pushing.newer();
-        let is_news = self.pushed.as_ref().is_none_or(|(_, pushed)| *pushed != apps);
-        if !is_news && self.pushed.as_ref().is_some_and(|(version, _)| newer < *version) {
+        let is_news = self.pushed.as_ref() != Some(&apps);
+        if !is_news && newer < self.version {
             return;
         }
-        let last = self.pushed.as_ref().map_or(0, |(version, _)| *version).max(newer);
-        let version = version_now().max(last.saturating_add(1));
-        let text = SetText { version, ttl: Span(self.settings.ttl).to_string(), apps };
+        self.version = version_now().max(self.version.max(newer).saturating_add(1));
+        let text = SetText { version: self.version, ttl: Span(self.files.settings.ttl).to_string(), apps };
         let json = serde_json::to_vec(&text).expect("names and numbers are JSON");
-        let name = self.settings.owner.clone();
-        self.pushing.set(Change { name, json: Some(json.into()), token: self.token.clone() });
+        let name = self.files.settings.owner.clone();
+        self.pushing.set(Change { name, json: Some(json.into()), token: self.files.token.clone() });
         if is_news {
             tracing::info!(jobs = text.apps.len(), "pushing jobs");
         }
-        self.pushed = Some((version, text.apps));
+        self.pushed = Some(text.apps);
     }
+}
+
+fn start(Files { settings, config, .. }: &Files) -> Pushing {
+    Pushing::start(config.clone(), settings.reach == Reach::Peers, settings.interval)
+}
+
+fn bell_of(Files { settings, .. }: &Files) -> Option<UnixDatagram> {
+    let warn = |error: &io::Error| {
+        let path = settings.wake.display();
+        tracing::warn!(%error, "cannot be woken at {path}; jobs are found every {}", Span(settings.interval));
+    };
+    bell(&settings.wake).inspect_err(warn).ok()
 }
 
 impl Said {

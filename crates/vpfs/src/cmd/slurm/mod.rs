@@ -1,6 +1,7 @@
 //! `vpfs slurm`: jobs get shares.
 
 mod agent;
+mod files;
 mod hosts;
 mod pushing;
 mod query;
@@ -57,11 +58,9 @@ struct Rules {
     rules: PathBuf,
 }
 
-impl Rules {
-    fn load(&self) -> Result<Settings, Exit> {
-        let file = self.rules.display().to_string();
-        let text = read_text(&self.rules).map_err(|error| Exit::Usage(format!("{file}: cannot be read: {error}")))?;
-        let folder = self.rules.parent().unwrap_or(Path::new(""));
-        Settings::parse(&file, &text, folder).map_err(|problems| Exit::Usage(format!("invalid rules\n{problems}")))
-    }
+fn load(rules: &Path) -> Result<Settings, Exit> {
+    let file = rules.display().to_string();
+    let text = read_text(rules).map_err(|error| Exit::Usage(format!("{file}: cannot be read: {error}")))?;
+    let folder = rules.parent().unwrap_or(Path::new(""));
+    Settings::parse(&file, &text, folder).map_err(|problems| Exit::Usage(format!("invalid rules\n{problems}")))
 }

@@ -10,7 +10,7 @@ use vpfs_config::sets::AppText;
 use vpfs_slurm::{Built, Jobs, build, nodes_of};
 
 use super::hosts::Hosts;
-use super::{Rules, query};
+use super::{Rules, load, query};
 use crate::cmd::app::{some, users};
 use crate::cmd::runtime;
 use crate::exit::Exit;
@@ -32,7 +32,7 @@ const NAMED: usize = 5;
 
 impl Show {
     pub(super) fn run(&self) -> Result<(), Exit> {
-        let settings = self.rules.load()?;
+        let settings = load(&self.rules.rules)?;
         let Jobs(jobs) = match &self.squeue {
             None => query::jobs(settings.timeout),
             Some(path) => {

@@ -3,7 +3,7 @@
 use crate::cmd::rows::{Row, time};
 
 /// The width of the name; longer ones are cut.
-const NAME: usize = 19;
+const NAME: usize = 18;
 
 /// What rows are sorted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -36,7 +36,10 @@ pub(super) fn sort(rows: &mut [Row], order: Order) {
 pub(super) fn header() -> String {
     let columns = ["due", "got", "MB/s", "ops/s", "wait", "storage", "queued", "state"];
     let [due, got, mb, ops, wait, storage, queued, state] = columns;
-    format!("{:NAME$} {:>3} {due:>4} {got:>4} {mb:>7} {ops:>7} {wait:>7} {storage:>7} {queued:>6} {state}", "app", "wt")
+    format!(
+        "{:NAME$} {:>4} {due:>4} {got:>4} {mb:>7} {ops:>7} {wait:>7} {storage:>7} {queued:>6} {state}",
+        "app", "part"
+    )
 }
 
 /// The columns of a row.
@@ -44,8 +47,8 @@ pub(super) fn line(row: &Row) -> String {
     let name: String = row.app.chars().take(NAME).collect();
     let percent = |part: f64| format!("{:.0}%", part * 100.0);
     format!(
-        "{name:NAME$} {:>3} {:>4} {:>4} {:>7.1} {:>7.0} {:>7} {:>7} {:>6} {}",
-        row.weight,
+        "{name:NAME$} {:>4} {:>4} {:>4} {:>7.1} {:>7.0} {:>7} {:>7} {:>6} {}",
+        percent(row.part),
         percent(row.due),
         percent(row.got),
         row.bytes_per_second / 1e6,
@@ -66,7 +69,7 @@ mod tests {
     #[test]
     fn a_row_fits_eighty_columns() {
         let mut rows = rows(&[status("s1", 10)], &[status("s1", 14)], None);
-        assert_eq!(line(&rows[0]), "climate               2  50%  50%     1.0       1   500ms   250ms      1 bulk");
+        assert_eq!(line(&rows[0]), "climate             25%  50%  50%     1.0       1   500ms   250ms      1 bulk");
         rows[0].app = "host:192.168.100.200.and.more".into();
         rows[0].wait_seconds = Some(123.4);
         assert!(header().len() <= 80 && line(&rows[0]).len() <= 80, "{}", line(&rows[0]));

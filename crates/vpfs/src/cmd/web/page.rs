@@ -30,12 +30,24 @@ pub(super) fn html(samples: &Samples) -> String {
 
 /// Who gets what now.
 fn now(rows: &[Row]) -> Section {
-    let headings =
-        ["application", "weight", "due", "got", "MB/s", "requests/s", "wait", "storage", "waiting now", "state"];
+    let headings = [
+        "application",
+        "weight",
+        "part",
+        "due",
+        "got",
+        "MB/s",
+        "requests/s",
+        "wait",
+        "storage",
+        "waiting now",
+        "state",
+    ];
     let table = rows.iter().fold(Table::new(headings), |table, row| {
         table.row([
             row.app.clone(),
             row.weight.to_string(),
+            percent(row.part),
             percent(row.due),
             percent(row.got),
             format!("{:.1}", row.bytes_per_second / 1e6),
@@ -51,7 +63,8 @@ fn now(rows: &[Row]) -> Section {
         Bars::new("Share of the storage's time", Axis::linear("share", "%"), active().map(|row| row.app.clone()))
             .series("due", active().map(|row| Bar::new((row.due * 100.0).round())))
             .series("got", active().map(|row| Bar::new((row.got * 100.0).round())));
-    let caption = "Due: by weight, while it had requests. Got: by its requests in the storage.";
+    let caption = "Part: what is due to it beside those that have requests now. Due: the same over time, while it had requests. \
+                   Got: by its requests in the storage.";
     Section::new("Applications now").table(table).figure(bars, caption)
 }
 

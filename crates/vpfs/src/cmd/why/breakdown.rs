@@ -232,6 +232,8 @@ pub(super) mod tests {
             automatic: false,
             shares: Vec::new(),
             weight: 1,
+            part: 0.5,
+            exempt: false,
             bulk: false,
             due_seconds: 5.0,
             got_seconds: 1.0,
