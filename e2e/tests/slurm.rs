@@ -293,8 +293,7 @@ fn jobs_divide_the_share_of_their_project() {
     if !are_present("slurm", &["munged", "slurmctld", "slurmd", "squeue"]) {
         return;
     }
-    let tables = "[scheduler]\npolicy = \"sfq-d\"\ndepth = 2\n\
-                  [[share]]\nname = \"bio\"\nweight = 3\n[[share]]\nname = \"chem\"\n";
+    let tables = "[[share]]\nname = \"bio\"\nweight = 3\n[[share]]\nname = \"chem\"\n";
     let site = Site::start("[[rule]]\nshare = \"{account}\"\n", tables);
     let [bio, chem] = ["bio", "chem"].map(|project| site.submit_writer(project));
     site.await_rates(&[(&bio, 3.0), (&chem, 1.0)]);
@@ -302,6 +301,6 @@ fn jobs_divide_the_share_of_their_project() {
     site.await_rates(&[(&bio, 1.5), (&second, 1.5), (&chem, 1.0)]);
     site.cancel(&second);
     site.await_rates(&[(&bio, 3.0), (&chem, 1.0)]);
-    [&bio, &chem].map(|job| site.cancel(job));
+    [&bio, &chem].into_iter().for_each(|job| site.cancel(job));
     site.await_no_jobs();
 }
