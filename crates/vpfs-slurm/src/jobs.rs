@@ -1,6 +1,6 @@
 //! What `squeue --json` prints, of Slurm 21.08 and later: the versions write numbers and states in different ways.
 
-use std::io::Read;
+use std::io::{BufReader, Read};
 
 use serde::{Deserialize, Deserializer};
 
@@ -147,7 +147,9 @@ impl Jobs {
     /// What it says instead: that it failed, or something that is no list of jobs.
     pub fn parse(json: impl Read) -> Result<Self, String> {
         let unclear = |error: serde_json::Error| format!("prints something else than jobs: {error}");
-        let Answer { errors, jobs } = serde_json::from_reader(json).map_err(unclear)?;
+        // It is read byte by byte, each of which would be a system call.
+        let Answer { errors, jobs } =
+            serde_json::from_reader(BufReader::with_capacity(64 << 10, json)).map_err(unclear)?;
         if let Some(Complaint { description, error }) = errors.first() {
             let said = format!("failed: {description} ({error})");
             return Err(said.chars().flat_map(char::escape_debug).collect());
