@@ -119,11 +119,12 @@ impl<E: Queued> FairQueue<E> {
     /// Charges a request to its flow: S = max(v, F of the flow's previous request + delay/φ). Returns its position.
     pub(crate) fn charge(&mut self, app: AppId, arrival: u64, [charged, delay]: [Bytes; 2]) -> u128 {
         self.grow(app);
-        let clock = self.shares.admit(app, self.clock.now(), arrival, charged);
+        let now = self.clock.now();
+        self.shares.admit(app, now, arrival, charged);
         let flow = &mut self.flows[app.index()];
         flow.tags.delay(delay);
         if flow.queued == 0 {
-            let start = flow.tags.finish().max(clock);
+            let start = flow.tags.finish().max(self.shares.clock_of(app, now));
             flow.tags.anchor(flow.tags.end(), start);
         }
         flow.tags.append(charged)

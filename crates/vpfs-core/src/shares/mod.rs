@@ -22,15 +22,16 @@
 //!
 //! Changes are O(depth + log n) for each lane, whatever the number of members.
 
+mod node;
 mod order;
 mod share;
 
 use alloc::vec::Vec;
 
+use node::{Fine, Node, coarse, fine};
 pub(crate) use order::Next;
 use order::Order;
 pub(crate) use share::Share;
-use share::mul_div;
 
 use crate::app_policy::{AppPolicy, ShareId, SharePolicy};
 use crate::units::{AppId, Bytes, VirtualTime, Weight};
@@ -63,80 +64,6 @@ struct First {
     /// it may start there.
     beside: Option<ShareId>,
     start: VirtualTime,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Node {
-    policy: SharePolicy,
-    /// How much is present in it, applications and shares, and the sum of the weights: that of the last one if there is
-    /// nothing. Never zero.
-    present: u32,
-    weights: u64,
-    /// The clock of what it is in when the last one left.
-    left: Fine,
-    /// Where first requests of those that became present would end if they were those of one flow with the whole
-    /// weight, by the clock of what it is in, and the longest of them since this was last behind that clock.
-    entry: VirtualTime,
-    longest: VirtualTime,
-    /// Its clock, and the one of what it is in when that was right.
-    clock: Fine,
-    seen: Fine,
-}
-
-/// A clock: a tag with [`FINE_BITS`] more fraction bits, for clocks that advance slowly.
-type Fine = u128;
-const FINE_BITS: u32 = 16;
-
-fn fine(tag: VirtualTime) -> Fine {
-    tag.raw() << FINE_BITS
-}
-
-fn coarse(clock: Fine) -> VirtualTime {
-    VirtualTime::from_raw(clock >> FINE_BITS)
-}
-
-impl Node {
-    const NEW: Self = Self {
-        policy: SharePolicy { weight: Weight::ONE, parent: None, cap: None },
-        present: 0,
-        weights: 1,
-        left: 0,
-        entry: VirtualTime::ZERO,
-        longest: VirtualTime::ZERO,
-        clock: 0,
-        seen: 0,
-    };
-
-    fn weight(&self) -> u128 {
-        self.policy.weight.get().into()
-    }
-
-    /// Its clock when that of what it is in is at `outer`.
-    fn clock_at(&self, outer: Fine) -> Fine {
-        self.clock + mul_div(outer.saturating_sub(self.seen), self.weight(), self.weights.into())
-    }
-
-    /// Where a tag by its clock is by the clock of what it is in; a little later if that is not exact.
-    fn outer(&self, tag: VirtualTime) -> VirtualTime {
-        let (tag, by) = (fine(tag), |clock| mul_div(clock, self.weights.into(), self.weight()));
-        let outer = match tag.checked_sub(self.clock) {
-            Some(ahead) => self.seen + by(ahead),
-            None => self.seen.saturating_sub(by(self.clock - tag)),
-        };
-        coarse(outer + ((1 << FINE_BITS) - 1))
-    }
-
-    /// Something becomes present in it with a request of this cost when the clock of what it is in is at `now`; returns
-    /// the tag from which that may start, by that clock.
-    fn enter(&mut self, now: VirtualTime, cost: Bytes) -> VirtualTime {
-        if self.entry <= now {
-            (self.entry, self.longest) = (now, VirtualTime::ZERO);
-        }
-        let (start, length) = (self.entry.saturating_sub(self.longest), VirtualTime::of(cost, self.policy.weight));
-        self.entry = self.entry + length;
-        self.longest = self.longest.max(length);
-        start.max(now)
-    }
 }
 
 /// The shares of all flows of one scheduler, and which flow is next in each of some *lanes*. O(depth + log n) for flows
@@ -213,12 +140,13 @@ impl Shares {
         }
         let seen = self.advance(policy.parent, self.latest);
         let node = &mut self.nodes[share.index()];
-        (node.policy, node.seen) = (policy, seen);
+        // Starts of others are by the clock of what it was in.
+        (node.policy, node.seen, node.entry) = (policy, seen, VirtualTime::ZERO);
         if present > 0 {
             self.enter_as(policy.weight, policy.parent);
             self.on_change_up(Some(share));
         } else {
-            (node.entry, node.left) = (VirtualTime::ZERO, seen);
+            node.left = seen;
         }
     }
 
@@ -386,21 +314,20 @@ impl Shares {
         }
     }
 
-    /// A request of `app` arrives at virtual time `now`, with this number and cost; returns the clock of its share.
+    /// A request of `app` arrives at virtual time `now`, with this number and cost.
     ///
     /// The first requests of those that become present in a share start one after another: if all started at once, a
     /// thousand new names would be a thousand requests ahead of everybody. The longest of their requests does not
     /// count, so that one with small requests need not wait until another that has just sent a large one is due again.
     /// The first in a share becomes present in the next one with that same request. Tags count from the arrival all the
     /// same: who starts late is not present for longer than what it gets takes.
-    pub(crate) fn admit(&mut self, app: AppId, now: VirtualTime, arrival: u64, cost: Bytes) -> VirtualTime {
+    pub(crate) fn admit(&mut self, app: AppId, now: VirtualTime, arrival: u64, cost: Bytes) {
         let entered = self.on_arrival(app, now);
         if entered == 0 {
-            return self.clock_of(app, now);
+            return;
         }
         let mut beside = self.share_of(app);
-        let clock = coarse(self.clock(beside, now));
-        let mut start = clock;
+        let mut start = self.clock_of(app, now);
         for _ in 0..entered {
             let Some(share) = beside else { break };
             let node = &mut self.nodes[share.index()];
@@ -408,7 +335,6 @@ impl Shares {
             beside = node.policy.parent;
         }
         self.flows[app.index()].first = First { arrival, cost, entered, beside, start };
-        clock
     }
 
     /// The request of `app` with this number costs `delta` more (or less) than was known when it arrived.
@@ -595,7 +521,8 @@ mod tests {
     fn start(shares: &mut Shares, app: u32, now: u64, cost: u64) -> VirtualTime {
         let app = AppId(app);
         let was_present = shares.is_present(app);
-        let clock = shares.admit(app, at(now), app.0.into(), Bytes(cost));
+        shares.admit(app, at(now), app.0.into(), Bytes(cost));
+        let clock = shares.clock_of(app, at(now));
         if was_present || shares.share_of(app).is_none() {
             return shares.virtual_time(app, clock);
         }

@@ -42,13 +42,3 @@ impl Share {
         VirtualTime::of_ratio(bytes * u128::from(self.denominator), self.numerator)
     }
 }
-
-/// value · numerator / denominator to about 60 bits. The longest time that anything may take is 2¹¹⁰: then the result
-/// is as good as never.
-pub(super) fn mul_div(value: u128, numerator: u128, denominator: u128) -> u128 {
-    const NEVER: u128 = 1 << 110;
-    let bits = |value: u128| u128::BITS - value.leading_zeros();
-    let shift = (bits(value) + bits(numerator)).saturating_sub(u128::BITS - 1);
-    let scaled = (value >> shift) * numerator / denominator;
-    if scaled > NEVER >> shift { NEVER } else { scaled << shift }
-}

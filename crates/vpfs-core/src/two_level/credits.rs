@@ -96,7 +96,8 @@ impl Credits {
     /// Adds a request to its flow: S = max(v, F of the one before).
     pub(super) fn push(&mut self, now: Time, requests: &mut Table<TwoLevelEntry>, id: RequestId) {
         let TwoLevelEntry { request: Request { app, cost, .. }, arrival, .. } = *requests.get(id);
-        let clock = self.shares.admit(app, self.virtual_time, arrival, cost);
+        self.shares.admit(app, self.virtual_time, arrival, cost);
+        let clock = self.shares.clock_of(app, self.virtual_time);
         let flow = self.flow_mut(app);
         if flow.queue.first().is_none() {
             flow.start = flow.start.max(clock);
@@ -119,17 +120,20 @@ impl Credits {
     }
 
     /// The class with credits whose turn it is.
-    pub(super) fn first_credited(&self) -> Option<AppId> {
+    pub(super) fn first_credited(&mut self) -> Option<AppId> {
+        self.virtual_time = self.shares.pass_departures(self.virtual_time);
         self.shares.first(CREDITED).map(|next| next.app)
     }
 
     /// The flow without a target whose turn it is.
-    pub(super) fn first_best_effort(&self) -> Option<AppId> {
+    pub(super) fn first_best_effort(&mut self) -> Option<AppId> {
+        self.virtual_time = self.shares.pass_departures(self.virtual_time);
         self.shares.first(BEST_EFFORT).map(|next| next.app)
     }
 
     /// The flow that gets spare capacity while no class has credits: the first of all in SFQ order.
-    pub(super) fn first_spare(&self) -> Option<AppId> {
+    pub(super) fn first_spare(&mut self) -> Option<AppId> {
+        self.virtual_time = self.shares.pass_departures(self.virtual_time);
         let first = [WAITING, BEST_EFFORT].into_iter().filter_map(|lane| self.shares.first(lane)).min();
         first.map(|next| next.app)
     }
