@@ -50,7 +50,7 @@ pub(super) struct Which {
     #[arg(long = "group", value_name = "NAME")]
     groups: Vec<String>,
 
-    /// The port that it connects to [default: that of the first listener]
+    /// The port that it connects to [default: that of the first listener without an application]
     #[arg(long)]
     port: Option<u16>,
 
@@ -166,8 +166,10 @@ impl Which {
 
     /// The position of the listener at the port.
     fn listener(&self, config: &Config) -> Result<usize, Exit> {
-        let Some(port) = self.port else { return Ok(0) };
         let mut listeners = config.listeners.iter();
+        let Some(port) = self.port else {
+            return Ok(listeners.position(|listener| listener.app.is_none()).unwrap_or_default());
+        };
         let found = listeners.position(|listener| listener.ports().contains(&port));
         found.ok_or_else(|| Exit::Usage(format!("no [[listener]] has port {port}")))
     }
