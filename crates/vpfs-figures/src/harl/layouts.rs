@@ -34,8 +34,6 @@ pub(super) struct Advised {
 /// All layouts in one experiment.
 #[derive(Clone, Debug)]
 pub(super) struct Comparison {
-    /// Servers with disks, and with flash.
-    pub(super) servers: [u32; 2],
     pub(super) fixed: Vec<Layout>,
     pub(super) random: Vec<Layout>,
     /// By the paper's cost.
@@ -88,7 +86,7 @@ impl Comparison {
         });
         let mut advised = advised.collect::<Result<Vec<_>, SimError>>()?.into_iter();
         let mut next = || advised.next().expect("one for each model");
-        Ok(Self { servers: job.servers, fixed, random, paper: next(), concurrent: next() })
+        Ok(Self { fixed, random, paper: next(), concurrent: next() })
     }
 
     pub(super) fn default_layout(&self) -> &Layout {

@@ -49,13 +49,13 @@ impl Reproduce {
         let line = ProgressLine::start(self.quiet);
         let begin = Instant::now();
         // Several at a time: at the end of each figure some processors would have nothing to do.
-        let sections = parallel::map(&figures, |figure| {
+        let sections = parallel::map(&figures, |figure| -> Result<Section, Exit> {
             line.announce(format!("{} figures, began {}: {}", figures.len(), figure.id, figure.title));
             let section = figure.run().map_err(|error| Exit::Failed(format!("{}: {error}", figure.id)))?;
             self.write_section(figure, &section)?;
             Ok(section)
         });
-        let sections = sections.into_iter().collect::<Result<Vec<_>, Exit>>()?;
+        let sections = sections.into_iter().collect::<Result<Vec<_>, _>>()?;
         let report = sections.into_iter().fold(vpfs_figures::report(), Report::section);
         line.clear();
         self.write("report.txt", &report.text())?;
