@@ -70,7 +70,8 @@ pub enum MissCause {
 /// A bounded queue of events with their times.
 ///
 /// If the queue is full, a new event is counted but not kept, and [`Event::Lost`] reports the count. A capacity of zero
-/// switches events off. O(1) each, no allocation after creation.
+/// switches events off. O(1) each, no allocation once it has grown to what is kept between two polls: a driver that
+/// polls after each input needs few places, and the same ones stay in the processor's cache.
 #[derive(Debug, Default)]
 pub struct EventQueue {
     events: VecDeque<(Time, Event)>,
@@ -82,7 +83,7 @@ pub struct EventQueue {
 impl EventQueue {
     /// An empty queue for at most `capacity` events.
     pub fn with_capacity(capacity: usize) -> Self {
-        Self { events: VecDeque::with_capacity(capacity), capacity, lost: 0, lost_at: Time::ZERO }
+        Self { events: VecDeque::new(), capacity, lost: 0, lost_at: Time::ZERO }
     }
 
     /// Keeps `event`, or counts it as lost if the queue is full.

@@ -137,6 +137,7 @@ impl<W> Node<W> {
         self.sums.extend(policy.totals().map(|(kind, rate)| ((app, kind), rate)));
         self.forget_shares(now);
         self.find_peers(now);
+        self.renew_reach(now);
     }
 
     /// Declares exactly these shares. Others exist while an application is in them. O(shares).
@@ -174,6 +175,13 @@ impl<W> Node<W> {
     /// windows of time.
     pub fn set_clock(&mut self, ahead_ns: i64) {
         self.scheduler.set_clock(ahead_ns);
+    }
+
+    /// As messages and timeouts may change it. O(peers), so not for each message if nothing depends on it.
+    fn renew_reach(&mut self, now: Time) {
+        if !self.sums.is_empty() {
+            self.set_reach(now);
+        }
     }
 
     fn set_reach(&mut self, now: Time) {
@@ -343,7 +351,7 @@ impl<W> Node<W> {
     pub fn handle_message(&mut self, now: Time, from: ServerId, message: &Message) -> Result<(), MessageError> {
         let Some(peers) = &mut self.peers else { return Ok(()) };
         let handled = peers.handle_message(now, from, message);
-        self.set_reach(now);
+        self.renew_reach(now);
         handled
     }
 

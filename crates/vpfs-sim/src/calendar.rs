@@ -1,12 +1,11 @@
 //! The event queue of a simulation.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::VecDeque;
 
 use vpfs_core::Time;
 
 /// An event at a time; numbers are indices into the world's tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// An application starts.
     Start { app: u32 },
@@ -36,26 +35,62 @@ pub(crate) enum Event {
     Sample,
 }
 
-/// Events by time; at equal times in order of insertion, so that a run can be repeated.
+/// Events by time; at equal times in order of insertion, so that a run can be repeated. No event may be earlier than
+/// the last one that was taken.
 ///
 /// A timer's old event is not removed when the timer is reset: its owner remembers what it waits for and ignores
 /// others.
-#[derive(Debug, Default)]
+///
+/// A radix heap: an event lies in the bucket of the highest bit in which its time differs from that of the last event
+/// taken. When the nearest bucket is due, its events move to nearer ones, in their order. Each moves at most once for
+/// each bit of its delay, to memory that is written in sequence, while a binary heap of the same size looks at places
+/// far apart for each event.
+#[derive(Debug)]
 pub(crate) struct Calendar {
-    heap: BinaryHeap<Reverse<(Time, u64, Event)>>,
-    pushed: u64,
+    /// The time of the last event taken.
+    now: u64,
+    /// Events at that time.
+    due: VecDeque<Event>,
+    buckets: [Vec<(u64, Event)>; 64],
+    /// A bit for each bucket that is not empty.
+    occupied: u64,
+}
+
+impl Default for Calendar {
+    fn default() -> Self {
+        Self { now: 0, due: VecDeque::new(), buckets: [const { Vec::new() }; 64], occupied: 0 }
+    }
 }
 
 impl Calendar {
-    /// Inserts an event. O(log n), no allocation once the heap has grown.
+    /// Inserts an event. O(1), no allocation once the buckets have grown.
     pub(crate) fn push(&mut self, at: Time, event: Event) {
-        self.heap.push(Reverse((at, self.pushed, event)));
-        self.pushed += 1;
+        debug_assert!(at.as_nanos() >= self.now, "time does not go back");
+        self.put(at.as_nanos(), event);
     }
 
-    /// The next event with its time.
+    fn put(&mut self, at: u64, event: Event) {
+        match (at ^ self.now).checked_ilog2() {
+            None => self.due.push_back(event),
+            Some(bit) => {
+                self.buckets[bit as usize].push((at, event));
+                self.occupied |= 1 << bit;
+            }
+        }
+    }
+
+    /// The next event with its time. O(bits of a delay) for each event, over all calls.
     pub(crate) fn pop(&mut self) -> Option<(Time, Event)> {
-        self.heap.pop().map(|Reverse((at, _, event))| (at, event))
+        if self.due.is_empty() {
+            let nearest = self.occupied.trailing_zeros() as usize;
+            let mut events = std::mem::take(self.buckets.get_mut(nearest)?);
+            self.occupied &= self.occupied - 1;
+            self.now = events.iter().map(|(at, _)| *at).min()?;
+            events.drain(..).for_each(|(at, event)| self.put(at, event));
+            self.buckets[nearest] = events;
+        }
+        let event = self.due.pop_front()?;
+        Some((Time::from_nanos(self.now), event))
     }
 }
 

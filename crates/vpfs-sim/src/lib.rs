@@ -86,8 +86,8 @@
 //! - desque and desru box each event, desru with floating-point time; odem-rs and asim make each process a future,
 //!   where a scheduler's single next deadline has no natural place; des-sim is young.
 //!
-//! So the loop is the standard library's binary heap of small events, ordered by time and then by insertion. A timer
-//! that is reset leaves its old event in the heap, which is ignored when it comes.
+//! So the loop is a radix heap of small events, ordered by time and then by insertion. A timer that is reset leaves its
+//! old event in the heap, which is ignored when it comes.
 
 mod bounds;
 mod calendar;

@@ -10,11 +10,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use vpfs_model::plan::{Btio, BtioClass, Phase, Plan, Subtype};
+use vpfs_model::plan::{Btio, BtioClass, Phase, Subtype};
 use vpfs_report::Section;
 use vpfs_sim::SimError;
 
-use super::cluster::Job;
+use super::cluster::{Job, SCALE};
 use super::rows::{Against, Stated, section};
 
 /// Processes, and the gain over 64K for reads and writes together, in %.
@@ -36,7 +36,7 @@ pub(super) fn run() -> Result<Section, SimError> {
 }
 
 fn job(processes: u32) -> Job {
-    let plan: Arc<dyn Plan> = Arc::new(Btio {
+    let whole = Btio {
         processes,
         nodes: NODES.min(processes),
         subtype: Subtype::Full,
@@ -46,6 +46,12 @@ fn job(processes: u32) -> Job {
         think_write: Duration::ZERO,
         think_read: Duration::ZERO,
         ..Btio::class(BtioClass::A)
-    });
-    Job { servers: [6, 2], pass: Arc::clone(&plan), plan, phases: vec![Phase::Write, Phase::Read] }
+    };
+    let part = Btio {
+        total_bytes: whole.total_bytes / SCALE,
+        iterations: u32::try_from(u64::from(whole.iterations) / SCALE).unwrap_or(1),
+        ..whole.clone()
+    };
+    let phases = vec![Phase::Write, Phase::Read];
+    Job { servers: [6, 2], plan: Arc::new(part), pass: Arc::new(whole), phases }
 }

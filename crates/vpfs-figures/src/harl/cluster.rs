@@ -4,13 +4,17 @@
 use std::sync::Arc;
 
 use vpfs_harl::{Access, Cluster, ClusterError, Op, Request, ServerClass, Trace, TraceError};
-use vpfs_model::device::{DeviceProfile, UniformAccess, UniformProfile};
+use vpfs_model::device::{UniformAccess, UniformProfile};
 use vpfs_model::plan::{Call, Extent, Ior, Phase, Plan, Step};
 use vpfs_sim::{Region, Results, Scenario, SimError, Workload};
 
 use crate::scenario;
 
 pub(super) const TEXT: &str = include_str!("../../../../scenarios/figures/harl.toml");
+
+/// Files and memory are simulated at this part of their size: what fills a cache, and what is written through it, shrink
+/// alike.
+pub(super) const SCALE: u64 = 16;
 
 /// The stripes of disk and flash servers in bytes.
 pub(super) type Stripes = [u64; 2];
@@ -20,15 +24,15 @@ pub(super) type Stripes = [u64; 2];
 pub(super) struct Job {
     /// Servers with disks, and with flash.
     pub(super) servers: [u32; 2],
-    /// What is simulated.
+    /// What is simulated, [`SCALE`] times smaller than the paper's.
     pub(super) plan: Arc<dyn Plan>,
-    /// Its requests as a trace has them, each place once.
+    /// The paper's requests as a trace has them, each place once.
     pub(super) pass: Arc<dyn Plan>,
     /// The phases that are measured.
     pub(super) phases: Vec<Phase>,
 }
 
-/// The IOR of the scenario file: 16 processes, 512 KiB, random offsets in 16 GiB, ten seconds.
+/// The IOR of the scenario file: 16 processes, 512 KiB, random offsets, at its scale.
 pub(super) fn ior() -> Result<Ior, SimError> {
     match scenario::parse("harl.toml", TEXT)?.apps.swap_remove(0).workload {
         Workload::Ior(ior) => Ok(ior),
@@ -51,7 +55,7 @@ impl Job {
 
     /// Runs it with these stripes of disk and flash servers, by region.
     pub(super) fn run(&self, layout: &[(u64, Stripes)], seed: u64) -> Result<Results, SimError> {
-        let region = |&(start, stripes): &(u64, Stripes)| Region { start, stripes: self.round(stripes) };
+        let region = |&(start, stripes): &(u64, Stripes)| Region { start: start / SCALE, stripes: self.round(stripes) };
         let scenario = self.scenario(layout.iter().map(region).collect())?;
         scenario::run(&scenario::seeded(&scenario, seed), "fifo")
     }
@@ -66,17 +70,12 @@ impl Job {
     /// The servers as the cost model knows them.
     pub(super) fn cluster(&self) -> Result<Cluster, SimError> {
         let scenario = self.scenario(Vec::new())?;
-        let class = |(group, name): (&vpfs_sim::ServerGroup, &str)| match &group.device {
-            DeviceProfile::Uniform(UniformProfile { read, write }) => Ok(ServerClass {
-                name: name.into(),
-                servers: group.count,
-                read: access(read)?,
-                write: access(write)?,
-                free: None,
-            }),
-            other => Err(SimError::Scenario(format!("harl.toml: {name} has no uniform device but {other:?}"))),
+        let models = [("disk", UniformProfile::HARL_DISK), ("flash", UniformProfile::HARL_FLASH)];
+        let class = |(&servers, (name, UniformProfile { read, write })): (&u32, (&str, UniformProfile))| {
+            let (read, write) = (access(&read)?, access(&write)?);
+            Ok(ServerClass { name: name.into(), servers, read, write, free: None })
         };
-        let classes = scenario.servers.iter().zip(["disk", "flash"]).map(class).collect::<Result<_, _>>()?;
+        let classes = self.servers.iter().zip(models).map(class).collect::<Result<_, _>>()?;
         Cluster::new(classes, scenario.servers[0].link.bytes_per_second).map_err(|error| refuse(&error))
     }
 

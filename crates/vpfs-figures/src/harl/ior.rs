@@ -7,7 +7,7 @@ use vpfs_model::plan::{Ior, Phase};
 use vpfs_report::Section;
 use vpfs_sim::SimError;
 
-use super::cluster::{self, Job};
+use super::cluster::{self, Job, SCALE};
 use super::rows::{Against, Range, Stated, Uses, op_name, section};
 
 pub(super) const OPS: [Op; 2] = [Op::Read, Op::Write];
@@ -37,7 +37,7 @@ impl Case {
             write: self.op == Op::Write,
             ..base
         };
-        let pass = Arc::new(Ior { time_limit: None, ..ior.clone() });
+        let pass = Arc::new(Ior { block_bytes: ior.block_bytes * SCALE, ..ior.clone() });
         let phases = vec![phase(self.op)];
         Ok(Job { servers: self.servers, plan: Arc::new(ior), pass, phases })
     }

@@ -10,7 +10,7 @@ use vpfs_model::plan::{Ior, Phase, Plan, Steps};
 use vpfs_report::{Check, Kind, Section};
 use vpfs_sim::SimError;
 
-use super::cluster::{self, Job};
+use super::cluster::{self, Job, SCALE};
 use super::ior::{OPS, phase};
 use super::rows::{Against, Range, Stated, op_name, section};
 
@@ -57,9 +57,16 @@ pub(super) fn run() -> Result<Section, SimError> {
 }
 
 fn job(op: Op) -> Result<Job, SimError> {
+    let (plan, pass) = (parts(op, SCALE)?, parts(op, 1)?);
+    Ok(Job { servers: [6, 2], plan: Arc::new(plan), pass: Arc::new(pass), phases: vec![phase(op)] })
+}
+
+/// The regions at a part of their size.
+fn parts(op: Op, scale: u64) -> Result<Parts, SimError> {
     let base = cluster::ior()?;
     let mut start = 0;
     let parts = REGIONS.map(|(bytes, transfer_bytes)| {
+        let bytes = bytes / scale;
         start += bytes;
         Ior {
             transfer_bytes,
@@ -67,12 +74,10 @@ fn job(op: Op) -> Result<Job, SimError> {
             start_offset_bytes: start - bytes,
             read: op == Op::Read,
             write: op == Op::Write,
-            time_limit: None,
             ..base.clone()
         }
     });
-    let plan: Arc<dyn Plan> = Arc::new(Parts(parts.into()));
-    Ok(Job { servers: [6, 2], pass: Arc::clone(&plan), plan, phases: vec![phase(op)] })
+    Ok(Parts(parts.into()))
 }
 
 /// Whether the regions are found where they are.

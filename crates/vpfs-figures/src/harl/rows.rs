@@ -162,7 +162,7 @@ fn checks(figure: &str, stated: &Stated, comparison: &Comparison) -> Vec<Check> 
             true => row.covers(paper, against.all(&[comparison])),
             false => row.within(paper, against.largest(comparison), 25.0),
         };
-        let row = row.unit("%").because(why(against, paper, Some(comparison)));
+        let row = row.unit("%").because(why(against));
         let repeats = against == Against::Fixed && default == Some(paper);
         if repeats { row.is(Kind::Derived, "64K is the slowest of them in the paper") } else { row }
     };
@@ -181,7 +181,7 @@ fn stripe_checks(figure: &str, stated: &Stated, comparison: &Comparison) -> Vec<
             (None, Some(_)) => check(class).at_least(ours, 4.0),
             (None, None) => return None,
         };
-        let chosen = "the hardware was chosen so that the paper's cost gives its stripes";
+        let chosen = "the cost model's parameters were chosen so that it gives the paper's stripes";
         Some(check.unit("KiB").is(Kind::Calibrated, chosen))
     };
     ["disks", "flash"].into_iter().enumerate().filter_map(of_class).collect()
@@ -193,41 +193,25 @@ fn range_checks(figure: &str, range: &Range, comparisons: &[&Comparison]) -> [Ch
     [("smallest", range.least, least), ("largest", range.largest, largest)].map(|(name, paper, ours)| {
         let row = Check::of(figure, format!("{name} gain over {}, {}", range.against.name(), op_name(range.op)));
         let row = if range.against.is_unknown() { row.covers(paper, all) } else { row.within(paper, ours, 25.0) };
-        row.unit("%").because(why(range.against, paper, None))
+        row.unit("%").because(why(range.against))
     })
 }
 
 /// Why a gain may differ from the paper's.
-fn why(against: Against, paper: f64, comparison: Option<&Comparison>) -> String {
-    if let (Against::Default, Some(most)) = (against, comparison.and_then(largest_possible))
-        && paper > most
-    {
-        let part = 100.0 / (1.0 + most / 100.0);
-        return format!(
-            "with those stripes a disk serves {part:.0} % of what it serves with 64K: a start-up and a rate, the paper's \
-             model, allow +{most:.0} % at most"
-        );
-    }
+fn why(against: Against) -> &'static str {
     match against {
-        Against::Default => "the paper prints no hardware parameters".into(),
-        Against::Fixed => "equal stripes of any size leave the same bytes to each disk; what made some of them slower \
-                           than others in the paper is not stated"
-            .into(),
+        Against::Default => {
+            "of a read each disk serves one piece, for which it seeks, whatever the stripe; writes go to memory first, and \
+             those that fit there are as fast as the links, which equal stripes use evenly"
+        }
+        Against::Fixed => {
+            "equal stripes of any size leave the same bytes to each disk; what made some of them slower than others in \
+             the paper is not stated"
+        }
         Against::Random | Against::Others => {
             "the paper does not state which random stripes it tried: its value should lie among those of 100 pairs"
-                .into()
         }
     }
-}
-
-/// The largest gain over the default, in %, that follows from the part of the bytes that a disk gets; `None` if disks
-/// are not used, or if there is more than one region.
-fn largest_possible(comparison: &Comparison) -> Option<f64> {
-    let [(_, [disk, flash])] = comparison.paper.layout.regions[..] else { return None };
-    let [disks, flashes] = comparison.servers;
-    let round = disk * u64::from(disks) + flash * u64::from(flashes);
-    let before = f64::from(disks + flashes);
-    (disk > 0).then(|| (round as f64 / disk as f64 / before - 1.0) * 100.0)
 }
 
 #[cfg(test)]

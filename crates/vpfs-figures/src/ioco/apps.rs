@@ -6,7 +6,7 @@ use vpfs_model::plan::Ior;
 use vpfs_report::{Axis, Check, Measured, Plot, Section, Series, Table, number};
 use vpfs_sim::{App, Scenario, SimError, Workload, parallel};
 
-use super::cluster::{Medium, Outcome, Pair, median};
+use super::cluster::{self, Medium, Outcome, Pair, median};
 use crate::scenario;
 
 const TEXT: &str = include_str!("../../../../scenarios/figures/ioco-6.toml");
@@ -42,7 +42,8 @@ fn sweep(base: &Scenario) -> Result<Vec<Point>, SimError> {
         let mut scenario = medium.on(base, 16);
         let first = scenario.apps[0].clone();
         scenario.apps = (1..=apps).map(|number| app(&first, number, processes)).collect();
-        Ok(Point { medium, processes, apps, pair: Pair::of(&scenario)? })
+        let seeds = cluster::seeds(apps == APPS[0] || apps == APPS[APPS.len() - 1]);
+        Ok(Point { medium, processes, apps, pair: Pair::of(&scenario, seeds)? })
     };
     parallel::map(&places, point).into_iter().collect()
 }

@@ -29,6 +29,16 @@ impl Medium {
         }
     }
 
+    /// The paper's best window, in milliseconds.
+    pub(super) fn best_window(self) -> u64 {
+        if self == Self::Hdd { 1000 } else { 250 }
+    }
+
+    /// The most servers that have it.
+    pub(super) fn most(self) -> u32 {
+        if self == Self::Hdd { 64 } else { 16 }
+    }
+
     fn servers(self, count: u32) -> ServerGroup {
         match self {
             Self::Hdd => testbed::ioco_disks(count),
@@ -92,9 +102,14 @@ pub(super) fn seeded(scenario: &Scenario, seed: u64) -> Scenario {
     scenario
 }
 
-/// The runs with all seeds under a policy.
-pub(super) fn repeat(scenario: &Scenario, policy: &str) -> Result<Vec<Outcome>, SimError> {
-    SEEDS.into_iter().map(|seed| Ok(Outcome::of(&scenario::run(&seeded(scenario, seed), policy)?))).collect()
+/// Seeds of a point of a sweep: all if a row of evidence needs it, otherwise the first.
+pub(super) fn seeds(is_needed: bool) -> &'static [u64] {
+    if is_needed { &SEEDS } else { &SEEDS[..1] }
+}
+
+/// The runs with these seeds under a policy.
+pub(super) fn repeat(scenario: &Scenario, policy: &str, seeds: &[u64]) -> Result<Vec<Outcome>, SimError> {
+    seeds.iter().map(|&seed| Ok(Outcome::of(&scenario::run(&seeded(scenario, seed), policy)?))).collect()
 }
 
 /// Both policies with the same seeds.
@@ -105,8 +120,8 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    pub(super) fn of(scenario: &Scenario) -> Result<Self, SimError> {
-        let [original, coordinated] = POLICIES.map(|policy| repeat(scenario, policy));
+    pub(super) fn of(scenario: &Scenario, seeds: &[u64]) -> Result<Self, SimError> {
+        let [original, coordinated] = POLICIES.map(|policy| repeat(scenario, policy, seeds));
         Ok(Self { original: original?, coordinated: coordinated? })
     }
 

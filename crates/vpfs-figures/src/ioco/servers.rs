@@ -7,13 +7,11 @@ use vpfs_report::{Axis, Check, Measured, Plot, Section, Series, Table, number};
 use vpfs_sim::{App, Scenario, SimError, Workload, parallel};
 
 use super::apps::PROCESSES;
-use super::cluster::{Medium, Outcome, Pair, median};
-use crate::scenario::{self, SEEDS};
+use super::cluster::{self, Medium, Outcome, Pair, median};
+use crate::scenario;
 
 const TEXT: &str = include_str!("../../../../scenarios/figures/ioco-7.toml");
 const SERVERS: [u32; 6] = [2, 4, 8, 16, 32, 64];
-/// The paper has flash in 16 servers.
-const MOST_FLASH: u32 = 16;
 const BYTES_AT_SERVER: u32 = 8 << 10;
 struct Point {
     medium: Medium,
@@ -37,14 +35,15 @@ pub(super) fn run() -> Result<Section, SimError> {
 }
 
 fn sweep(base: &Scenario, processes: &[u32]) -> Result<Vec<Point>, SimError> {
-    let sizes = |medium| SERVERS.into_iter().filter(move |&servers| medium == Medium::Hdd || servers <= MOST_FLASH);
+    let sizes = |medium: Medium| SERVERS.into_iter().filter(move |&servers| servers <= medium.most());
     let of =
         |medium| processes.iter().flat_map(move |&processes| sizes(medium).map(move |size| (medium, processes, size)));
     let places: Vec<_> = Medium::ALL.into_iter().flat_map(of).collect();
     let point = |&(medium, processes, servers): &(Medium, u32, u32)| {
         let mut scenario = medium.on(base, servers);
         scenario.apps = scenario.apps.iter().map(|base| app(base, processes, servers)).collect();
-        Ok(Point { medium, processes, servers, pair: Pair::of(&scenario)? })
+        let seeds = cluster::seeds(servers == SERVERS[0] || servers == medium.most());
+        Ok(Point { medium, processes, servers, pair: Pair::of(&scenario, seeds)? })
     };
     parallel::map(&places, point).into_iter().collect()
 }
@@ -98,15 +97,17 @@ fn mean(points: &[Point], medium: Medium, servers: u32, value: impl Fn(&Outcome,
         let values = pairs.iter().map(|pair| value(&pair.original[seed], &pair.coordinated[seed]));
         values.sum::<f64>() / pairs.len() as f64
     };
-    Measured::of((0..SEEDS.len()).map(of))
+    let seeds = pairs.iter().map(|pair| pair.original.len()).min().unwrap_or(0);
+    Measured::of((0..seeds).map(of))
 }
 
 fn checks(points: &[Point]) -> Vec<Check> {
-    let of = |(medium, figure, most, paper)| checks_of(points, medium, figure, most, paper);
-    [(Medium::Hdd, "Fig. 7a", 64, 46.0), (Medium::Ssd, "Fig. 7b", MOST_FLASH, 39.0)].into_iter().flat_map(of).collect()
+    let of = |(medium, figure, paper)| checks_of(points, medium, figure, paper);
+    [(Medium::Hdd, "Fig. 7a", 46.0), (Medium::Ssd, "Fig. 7b", 39.0)].into_iter().flat_map(of).collect()
 }
 
-fn checks_of(points: &[Point], medium: Medium, figure: &str, most: u32, paper: f64) -> [Check; 4] {
+fn checks_of(points: &[Point], medium: Medium, figure: &str, paper: f64) -> [Check; 4] {
+    let most = medium.most();
     let name = |what: &str| format!("{}: {what}", medium.name());
     let reduction = |servers| {
         mean(points, medium, servers, |original, coordinated| {

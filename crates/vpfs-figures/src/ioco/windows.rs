@@ -60,7 +60,9 @@ fn sweep(base: &Scenario) -> Result<Vec<Point>, SimError> {
         for policy in &mut scenario.policies {
             policy.settings.ioco.window = Duration::from_millis(window.unwrap_or(1));
         }
-        let runs = cluster::repeat(&scenario, POLICIES[usize::from(window.is_some())])?;
+        let is_needed = processes != 16 && window.is_none_or(|window| window == medium.best_window());
+        let seeds = cluster::seeds(is_needed);
+        let runs = cluster::repeat(&scenario, POLICIES[usize::from(window.is_some())], seeds)?;
         Ok(Point { medium, processes, window, runs })
     };
     parallel::map(&places, point).into_iter().collect()
@@ -123,9 +125,10 @@ fn checks(points: &[Point]) -> Vec<Check> {
 }
 
 fn checks_of(points: &[Point], medium: Medium) -> Vec<Check> {
-    let (completion_figure, bandwidth_figure, best_paper) = match medium {
-        Medium::Hdd => ("Fig. 8a", "Fig. 8b", 1000),
-        Medium::Ssd => ("Fig. 8c", "Fig. 8d", 250),
+    let best_paper = medium.best_window();
+    let (completion_figure, bandwidth_figure) = match medium {
+        Medium::Hdd => ("Fig. 8a", "Fig. 8b"),
+        Medium::Ssd => ("Fig. 8c", "Fig. 8d"),
     };
     let completion =
         |processes, window| change(points, medium, processes, window, |outcome| outcome.completion).median();

@@ -24,7 +24,7 @@ const PATTERNS: [(&str, &str, Phase); 3] = [
 const RATIOS: [u32; 3] = [2, 8, 32];
 /// The threshold of the figure, and the one that it is compared with.
 const POLICIES: [&str; 2] = ["10 MB", "512 KB"];
-const WARM_UP: Duration = Duration::from_secs(120);
+const WARM_UP: Duration = Duration::from_secs(60);
 
 /// One run.
 #[derive(Clone, Copy, Debug)]

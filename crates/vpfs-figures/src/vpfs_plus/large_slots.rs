@@ -1,10 +1,11 @@
 //! [vPFS+ Fig. 8]: throughput of WRF and IOR under SFQ(D)+ against L, the slots of a large request. The scenario of
-//! Fig. 7.
+//! Fig. 7 with eight minutes of forecast, as only throughputs are compared.
 
 use vpfs_core::slot_cost::{SMALL_THRESHOLD, SizeClass};
 use vpfs_core::{Bytes, SlotCost, SlotCostTable};
+use vpfs_model::plan::Wrf;
 use vpfs_report::{Axis, Check, Measured, Plot, Section, Series};
-use vpfs_sim::{Scenario, SimError};
+use vpfs_sim::{Scenario, SimError, Workload};
 
 use super::contention::{self, Outcome, Trial};
 use super::wrf;
@@ -44,6 +45,7 @@ fn with_slots(base: &Scenario, slots: u32) -> Result<Scenario, SimError> {
     let table = SlotCostTable::new(SMALL_THRESHOLD, large.clone(), large);
     let table = table.map_err(|error| SimError::Scenario(error.to_string()))?;
     let mut scenario = base.clone();
+    scenario.apps[0].workload = Workload::Wrf(Wrf::PAPER.with_minutes(8));
     let policies = scenario.policies.iter_mut().filter(|policy| policy.name == POLICY);
     policies.for_each(|policy| policy.settings.slot_costs = table.clone());
     Ok(scenario)

@@ -63,11 +63,11 @@ impl DirtyPages {
         self.by_age.first_key_value().map(|(_, run)| run)
     }
 
-    /// Removes that run.
-    pub(crate) fn pop_oldest(&mut self) -> Option<Run> {
-        let (_, run) = self.by_age.pop_first()?;
-        self.by_place.remove(&(run.object, run.begin));
-        Some(run)
+    /// Removes the first run of an object that starts at byte `at` or after it.
+    pub(crate) fn pop_from(&mut self, object: u64, at: u64) -> Option<Run> {
+        let (&place, &(_, number)) = self.by_place.range((object, at)..=(object, u64::MAX)).next()?;
+        self.by_place.remove(&place);
+        self.by_age.remove(&number)
     }
 
     fn insert(&mut self, run: Run) {
@@ -114,7 +114,8 @@ mod tests {
                 || (if len == 0 { 0..0 } else { begin / PAGE_BYTES..end / PAGE_BYTES }).map(|page| (object, page));
             assert_eq!(runs.covers(&io), len > 0 && touched().all(|page| set.contains(&page)));
             if random >> 40 & 3 == 0 {
-                let run = runs.pop_oldest();
+                let run = runs.oldest().copied();
+                run.iter().for_each(|run| assert_eq!(runs.pop_from(run.object, run.begin).as_ref(), Some(run)));
                 for page in run.iter().flat_map(|run| run.begin / PAGE_BYTES..run.end / PAGE_BYTES) {
                     assert!(set.remove(&(run.expect("it has pages").object, page)));
                 }
@@ -133,8 +134,8 @@ mod tests {
         assert_eq!(runs.add(Time::from_millis(1), &write(10, 1)), PAGE_BYTES);
         assert_eq!(runs.add(Time::from_millis(2), &write(0, 2 * PAGE_BYTES)), PAGE_BYTES);
         let run = |begin, end, millis| Run { object: 1, begin, end, since: Time::from_millis(millis) };
-        assert_eq!(runs.pop_oldest(), Some(run(0, PAGE_BYTES, 1)));
-        assert_eq!(runs.pop_oldest(), Some(run(PAGE_BYTES, 2 * PAGE_BYTES, 2)));
-        assert_eq!(runs.pop_oldest(), None);
+        assert_eq!(runs.pop_from(1, 1), Some(run(PAGE_BYTES, 2 * PAGE_BYTES, 2)));
+        assert_eq!((runs.pop_from(2, 0), runs.pop_from(1, 1)), (None, None));
+        assert_eq!(runs.pop_from(1, 0), Some(run(0, PAGE_BYTES, 1)));
     }
 }

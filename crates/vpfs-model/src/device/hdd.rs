@@ -13,7 +13,8 @@ use super::{Completion, Device, Io, IoId};
 /// A disk with one head.
 ///
 /// An access that does not continue the one before it costs `seek_min + seek_span·√(distance/capacity)`, half a
-/// rotation, and its transfer; one that does continue it costs the transfer only.
+/// rotation, and its transfer; one that does continue it costs the transfer only. One a little ahead on the same track
+/// costs no more than the time in which the gap passes under the head.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HddProfile {
     /// Bytes from the first to the last track.
@@ -267,7 +268,7 @@ impl Hdd {
         let position = self.position(io);
         let transfer = transfer_time(io.len, self.profile.bytes_per_second);
         let continues = self.last == Some((io.object, io.offset));
-        let positioning = if continues { Duration::ZERO } else { self.positioning(self.head.abs_diff(position)) };
+        let positioning = if continues { Duration::ZERO } else { self.positioning(position) };
         self.head = position.saturating_add(io.len).min(self.profile.capacity_bytes);
         self.last = Some((io.object, end_of(io)));
         self.batch = self.batch.saturating_add(io.len);
@@ -275,13 +276,17 @@ impl Hdd {
         positioning + transfer
     }
 
-    /// A seek over `distance` bytes and half a rotation. Integers only, so every machine gets the same result.
-    fn positioning(&self, distance: u64) -> Duration {
+    /// A seek to `position` and half a rotation, or the wait for a place ahead on the same track. Integers only, so every
+    /// machine gets the same result.
+    fn positioning(&self, position: u64) -> Duration {
+        let distance = self.head.abs_diff(position);
         let share = (u128::from(distance) << 32) / u128::from(self.profile.capacity_bytes.max(1));
-        let root = share.isqrt().min(1 << 16);
-        let nanos = (self.profile.seek_span.as_nanos() * root) >> 16;
+        let root = u64::try_from(share).unwrap_or(u64::MAX).isqrt().min(1 << 16);
+        let nanos = (self.profile.seek_span.as_nanos() * u128::from(root)) >> 16;
         let seek = self.profile.seek_min + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-        seek + self.profile.rotation / 2
+        let moved = seek + self.profile.rotation / 2;
+        let passed = transfer_time(distance, self.profile.bytes_per_second);
+        if position >= self.head && passed < self.profile.rotation { moved.min(passed) } else { moved }
     }
 
     /// Where an access starts on the disk: the position of its extent, derived only from object and extent number.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use vpfs_core::Time;
 
-use super::dirty::DirtyPages;
+use super::dirty::{DirtyPages, Run};
 use super::finishing::Finishing;
 use super::units::transfer_time;
 use super::{Completion, Device, Io, IoId, IoKind};
@@ -46,13 +46,18 @@ impl WriteBackProfile {
         commit_interval: Duration::from_secs(5),
         flush_depth: 128,
     };
+
+    /// The bytes of one file that are flushed before the next one has its turn, `MAX_WRITEBACK_PAGES` of Linux.
+    const TURN: u64 = 4 << 20;
 }
 
 /// A cache in front of a device.
 ///
-/// A write is done when it is in memory. Dirty data, in whole pages, is flushed oldest first: data older than the
-/// commit interval, and whatever exceeds the background threshold. When dirty data reaches its limit, **all** writes
-/// wait until enough is flushed, and reads compete with a device full of writes: the stalls of [vPFS §IV-C2].
+/// A write is done when it is in memory. Dirty data, in whole pages, is flushed when it is older than the commit
+/// interval, and as far as it exceeds the background threshold: 4 MiB of the object with the oldest data, in the order
+/// of its bytes from where its last turn ended, then of the next one. So scattered writes reach the device sorted. When
+/// dirty data reaches its limit, **all** writes wait until enough is flushed, as a file server has one process, and
+/// reads compete with a device full of writes: the stalls of [vPFS §IV-C2].
 ///
 /// A read is served from memory if all its pages are dirty, otherwise by the device; data being flushed and clean data
 /// are read from the device. (The papers clear caches and read files larger than memory.)
@@ -64,6 +69,10 @@ pub struct WriteBack {
     /// An access submitted to the device: a flush, or a read with the id that its submitter knows.
     at_device: BTreeMap<IoId, Work>,
     dirty: DirtyPages,
+    /// The object whose turn it is, and how many bytes of it are left.
+    turn: (u64, u64),
+    /// Where the last turn of each object ended that may have dirty data.
+    turns: BTreeMap<u64, u64>,
     /// Bytes that are dirty or being flushed.
     dirty_bytes: u64,
     flushing: usize,
@@ -88,6 +97,8 @@ impl WriteBack {
             device,
             at_device: BTreeMap::new(),
             dirty: DirtyPages::default(),
+            turn: (0, 0),
+            turns: BTreeMap::new(),
             dirty_bytes: 0,
             flushing: 0,
             foreground: false,
@@ -158,13 +169,30 @@ impl WriteBack {
     fn flush(&mut self, now: Time) {
         while self.flushing < self.profile.flush_depth.max(1)
             && self.flush_is_due(now)
-            && let Some(run) = self.dirty.pop_oldest()
+            && let Some(run) = self.next_run()
         {
             let bytes = run.end - run.begin;
             let io = Io { kind: IoKind::Write, object: run.object, offset: run.begin, len: bytes };
             self.at_device.insert(self.device.submit(now, io), Work::Flush { bytes });
             self.flushing += 1;
         }
+    }
+
+    /// The next dirty data of the object whose turn it is.
+    fn next_run(&mut self) -> Option<Run> {
+        if self.turn.1 == 0 {
+            self.turn = (self.dirty.oldest()?.object, WriteBackProfile::TURN);
+        }
+        let (object, left) = self.turn;
+        let place = self.turns.get(&object).copied().unwrap_or(0);
+        let Some(run) = self.dirty.pop_from(object, place).or_else(|| self.dirty.pop_from(object, 0)) else {
+            self.turns.remove(&object);
+            self.turn.1 = 0;
+            return if self.dirty.oldest().is_some() { self.next_run() } else { None };
+        };
+        self.turns.insert(object, run.end);
+        self.turn.1 = left.saturating_sub(run.end - run.begin);
+        Some(run)
     }
 
     fn flush_is_due(&self, now: Time) -> bool {

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use vpfs_figures::Figure;
-use vpfs_report::Section;
+use vpfs_report::{Report, Section};
+use vpfs_sim::parallel;
 
 use super::workload::progress::ProgressLine;
 use crate::exit::Exit;
@@ -47,13 +48,15 @@ impl Reproduce {
         fs::create_dir_all(&self.out).map_err(|error| cannot_write(&self.out, &error))?;
         let line = ProgressLine::start(self.quiet);
         let begin = Instant::now();
-        let mut report = vpfs_figures::report();
-        for (number, figure) in (1..).zip(&figures) {
-            line.announce(format!("[{number}/{}] {}: {}", figures.len(), figure.id, figure.title));
+        // Several at a time: at the end of each figure some processors would have nothing to do.
+        let sections = parallel::map(&figures, |figure| -> Result<Section, Exit> {
+            line.announce(format!("{} figures, began {}: {}", figures.len(), figure.id, figure.title));
             let section = figure.run().map_err(|error| Exit::Failed(format!("{}: {error}", figure.id)))?;
             self.write_section(figure, &section)?;
-            report = report.section(section);
-        }
+            Ok(section)
+        });
+        let sections = sections.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let report = sections.into_iter().fold(vpfs_figures::report(), Report::section);
         line.clear();
         self.write("report.txt", &report.text())?;
         let page = self.write("report.html", &report.html())?;
