@@ -371,7 +371,7 @@ fn a_page_shows_what_goes_on() {
     let measured = site.load();
     let bytes: f64 = measured.values().sum();
     // Of the last five seconds, or nothing while there was none.
-    let rate = || cells(&page(), "Applications now", "climate")?.get(3)?.parse::<f64>().ok();
+    let rate = || cells(&page(), "Applications now", "climate")?.get(4)?.parse::<f64>().ok();
     await_equal(&true, || rate() > Some(0.0));
     let seen = rate().expect("a rate");
     assert!(seen * 5e6 <= bytes * 1.2, "{seen} MB/s of {bytes} bytes");

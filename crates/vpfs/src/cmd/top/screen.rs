@@ -179,7 +179,7 @@ mod tests {
         let lines = shown(&view(), &looks());
         assert_eq!(lines[0], "vpfs top  all servers: s1, s2");
         assert_eq!(lines[2], header());
-        assert_eq!(lines[3], "climate               2  50%  50%     2.1       2   500ms   250ms      2 bulk");
+        assert_eq!(lines[3], "climate             25%  50%  50%     2.1       2   500ms   250ms      2 bulk");
     }
 
     #[test]

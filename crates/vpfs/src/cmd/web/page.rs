@@ -208,7 +208,9 @@ mod tests {
         assert_eq!(samples.list.len(), 2, "a rate needs two looks");
         let html = html(&samples);
         assert!(
-            html.contains("<td>&lt;b&gt;climate&lt;/b&gt;</td><td>2</td><td>50 %</td><td>50 %</td><td>1.0</td>"),
+            html.contains(
+                "<td>&lt;b&gt;climate&lt;/b&gt;</td><td>2</td><td>25 %</td><td>50 %</td><td>50 %</td><td>1.0</td>"
+            ),
             "{html}"
         );
         // Twenty requests in twenty seconds, which the storage served as at best for all that is known.
