@@ -244,9 +244,9 @@ fn five_thousand_trees_of_applications_that_come_and_go() {
 ///
 /// Symptom: 33 times of what was due, or nothing. Cause: a tag that was given beside somebody who then left stayed.
 ///
-/// Symptom: beside a share of which three ask for little, somebody gets 16 % less. Cause: those start one after another,
-/// and each counted from the start of its first request on as if it had come only then, so they were present for longer
-/// than what they got takes.
+/// Symptom: beside a share of which three ask for little, somebody gets 16 % less. Cause: those start one after
+/// another, and each counted from the start of its first request on as if it had come only then, so they were present
+/// for longer than what they got takes.
 ///
 /// Symptom: 1 to 2 % less in one tree in a thousand. Cause: only some noticed at once that others came or left.
 #[test]

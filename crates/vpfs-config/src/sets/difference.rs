@@ -49,10 +49,10 @@ fn values(app: &AppText) -> Values {
 /// Lists of clients have any length, so they are only said to differ.
 fn changes(old: &Values, new: &Values) -> String {
     let shown = |text: &str| if text.is_empty() { "none".to_owned() } else { text.to_owned() };
-    let differing = (0..).zip(old.iter().zip(new)).filter(|(_, (old, new))| old != new);
-    let change = |(index, ((key, old), (_, new))): (usize, (&(&str, String), &(&str, String)))| match index {
-        0..3 => format!("{key} {} -> {}", shown(old), shown(new)),
-        _ => format!("other {key}"),
+    let differing = (0..old.len()).filter(|at| old[*at] != new[*at]);
+    let change = |at: usize| match (old[at].0, at) {
+        (key, 0..3) => format!("{key} {} -> {}", shown(&old[at].1), shown(&new[at].1)),
+        (key, _) => format!("other {key}"),
     };
     differing.map(change).collect::<Vec<_>>().join(", ")
 }

@@ -12,8 +12,8 @@ use crate::scenario;
 
 pub(super) const TEXT: &str = include_str!("../../../../scenarios/figures/harl.toml");
 
-/// Files and memory are simulated at this part of their size: what fills a cache, and what is written through it, shrink
-/// alike.
+/// Files and memory are simulated at this part of their size: what fills a cache, and what is written through it,
+/// shrink alike.
 pub(super) const SCALE: u64 = 16;
 
 /// The stripes of disk and flash servers in bytes.
