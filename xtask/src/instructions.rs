@@ -18,17 +18,17 @@ const PROXIED: [(&str, &[&str], [u64; 2], u64); 5] = [
     ("series of 24 metadata operations", &["md", "-n", "1", "--listings", "0", "--items"], [100, 300], 2_702_000),
     ("write of 4 KiB", &["ior", "-n", "1", "-w", "-t", "4KiB", "-b", "4KiB", "-s"], [200, 600], 107_700),
     ("write and read of 4 KiB", &["ior", "-n", "1", "-w", "-r", "-t", "4KiB", "-b", "4KiB", "-s"], [200, 600], 226_600),
-    ("write of 1 MiB", &["ior", "-n", "1", "-w", "-t", "1MiB", "-b", "1MiB", "-s"], [50, 150], 264_500),
-    ("write and read of 1 MiB", &["ior", "-n", "1", "-w", "-r", "-t", "1MiB", "-b", "1MiB", "-s"], [50, 150], 475_000),
+    ("write of 1 MiB", &["ior", "-n", "1", "-w", "-t", "1MiB", "-b", "1MiB", "-s"], [50, 150], 266_100),
+    ("write and read of 1 MiB", &["ior", "-n", "1", "-w", "-r", "-t", "1MiB", "-b", "1MiB", "-s"], [50, 150], 477_800),
 ];
 
 /// Policies, and the expected instructions for a request: enqueue, dispatch, complete.
 const POLICIES: [(&str, u64); 6] = [
-    ("isolation", 3_800),
+    ("isolation", 4_180),
     ("fifo", 932),
-    ("sfq-d", 2_270),
-    ("sfq-d-plus", 1_950),
-    ("two-level", 3_800),
+    ("sfq-d", 2_620),
+    ("sfq-d-plus", 2_110),
+    ("two-level", 4_180),
     ("ioco", 1_160),
 ];
 const REQUESTS: [u64; 2] = [2_000, 6_000];
