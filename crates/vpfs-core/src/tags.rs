@@ -37,9 +37,9 @@ impl Clock {
 
     /// Nothing is queued or outstanding: v = the largest finish tag.
     ///
-    /// A flow's finish tag may have been corrected downwards since it was noted, which makes v larger than the
-    /// paper's. All flows now start at v, wherever that is, so this makes a difference only if service elsewhere is
-    /// pending: more of it is absorbed then, for all flows alike.
+    /// A flow's finish tag may have been corrected downwards since it was noted, which makes v larger than the paper's.
+    /// All flows now start at v, wherever that is, so this makes a difference only if service elsewhere is pending:
+    /// more of it is absorbed then, for all flows alike.
     pub(crate) fn end_busy_period(&mut self) {
         self.now = self.now.max(self.latest_finish);
     }

@@ -1,14 +1,14 @@
 //! Which part of the storage's time was due to each application, and which part it got.
 //!
-//! An application is *present* while any of its requests waits or is in the storage, and a share while any
-//! application in it is. At each moment an application is *due* its weight's part of the sum of the weights present
-//! beside it, of what its share is due in the same way (nothing, if it is exempt: it does not take turns); and it
-//! *gets* the part of the requests in the storage that are its own. Both are summed over time, so rates of these sums
-//! are mean parts. What all got together is the time in which anything was in the storage.
+//! An application is *present* while any of its requests waits or is in the storage, and a share while any application
+//! in it is. At each moment an application is *due* its weight's part of the sum of the weights present beside it, of
+//! what its share is due in the same way (nothing, if it is exempt: it does not take turns); and it *gets* the part of
+//! the requests in the storage that are its own. Both are summed over time, so rates of these sums are mean parts. What
+//! all got together is the time in which anything was in the storage.
 //!
-//! Nothing is done for each application when time passes: clocks run at the rate of what one request gets, and of
-//! what one unit of weight is due, at the top and in each share, and an application that changes notes by how much
-//! they advanced. O(depth) for an input with which an application comes or goes, O(1) for others.
+//! Nothing is done for each application when time passes: clocks run at the rate of what one request gets, and of what
+//! one unit of weight is due, at the top and in each share, and an application that changes notes by how much they
+//! advanced. O(depth) for an input with which an application comes or goes, O(1) for others.
 
 use std::time::Duration;
 

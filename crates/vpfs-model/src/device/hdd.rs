@@ -13,8 +13,8 @@ use super::{Completion, Device, Io, IoId};
 /// A disk with one head.
 ///
 /// An access that does not continue the one before it costs `seek_min + seek_span·√(distance/capacity)`, half a
-/// rotation, and its transfer; one that does continue it costs the transfer only. One a little ahead on the same
-/// track costs no more than the time in which the gap passes under the head.
+/// rotation, and its transfer; one that does continue it costs the transfer only. One a little ahead on the same track
+/// costs no more than the time in which the gap passes under the head.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HddProfile {
     /// Bytes from the first to the last track.
@@ -44,12 +44,12 @@ impl HddProfile {
     ///
     /// - Seek: 8.5 ms mean over uniformly random pairs (√ has mean 8/15 there), 0.8 ms track to track: data sheet
     ///   values of this class of disk.
-    /// - Transfer: 72 MB/s: eight such servers deliver 597 MB/s in total to IOR writes [vPFS+ §V-D], less a little
-    /// for the slower inner tracks; data journalling writes twice and so halves what the medium can do.
+    /// - Transfer: 72 MB/s: eight such servers deliver 597 MB/s in total to IOR writes [vPFS+ §V-D], less a little for
+    ///   the slower inner tracks; data journalling writes twice and so halves what the medium can do.
     /// - Queue: 16 commands. Together these give the paper's profile: saturation with 10 to 15 small accesses,
     ///   128 KiB as the largest small access, and 5 slots for 2 MiB [vPFS+ §III-B, Fig. 2 and 3].
-    /// - Batches of 4 MiB: 16 flow buffers of 256 KiB, as the deadline scheduler of Linux has batches of 16 requests.
-    /// A large transfer that arrives in many chunks is served like one access.
+    /// - Batches of 4 MiB: 16 flow buffers of 256 KiB, as the deadline scheduler of Linux has batches of 16 requests. A
+    ///   large transfer that arrives in many chunks is served like one access.
     /// - Deadline: 500 ms and 16 requests, as the same scheduler has for reads. (Its 5 s for writes are meant for
     ///   write-back, for which no process waits; here a process waits for every write.)
     /// - Extents of 1 MiB: an aged file system, so that test files of a few megabytes see seeks over the whole disk.
@@ -103,18 +103,18 @@ impl HddProfile {
 }
 
 /// One head. Accesses that continue each other are one command, as an operating system merges them, up to a batch.
-/// Commands in the disk's queue are served in LOOK order (the elevator that turns at the last request); those that
-/// wait for a place in the queue, in arrival order. A command past its deadline goes first: a large transfer leaves
-/// the head anywhere, so the elevator alone could pass by a command again and again.
+/// Commands in the disk's queue are served in LOOK order (the elevator that turns at the last request); those that wait
+/// for a place in the queue, in arrival order. A command past its deadline goes first: a large transfer leaves the head
+/// anywhere, so the elevator alone could pass by a command again and again.
 ///
-/// Throughput of random accesses grows with the number outstanding, because seeks get shorter, until the queue is
-/// full. A large access occupies the head for its whole transfer, so outstanding large writes delay a small one.
+/// Throughput of random accesses grows with the number outstanding, because seeks get shorter, until the queue is full.
+/// A large access occupies the head for its whole transfer, so outstanding large writes delay a small one.
 #[derive(Debug)]
 pub struct Hdd {
     profile: HddProfile,
     submitted: u64,
-    /// All accesses not yet started. One that continued another when it arrived is a follower: it is in neither of
-    /// the next two orders until its predecessor has been served.
+    /// All accesses not yet started. One that continued another when it arrived is a follower: it is in neither of the
+    /// next two orders until its predecessor has been served.
     pending: BTreeMap<IoId, Pending>,
     /// Accesses beyond the command queue, in arrival order.
     waiting: BTreeSet<IoId>,
@@ -228,8 +228,8 @@ impl Hdd {
         follows_active || self.ends.range(at(io.object, io.offset)).next().is_some()
     }
 
-    /// The next command: the next one in the elevator's order, or the oldest one if it is past its deadline. From
-    /// there the elevator continues for some accesses, so that a disk whose commands are all late still sweeps.
+    /// The next command: the next one in the elevator's order, or the oldest one if it is past its deadline. From there
+    /// the elevator continues for some accesses, so that a disk whose commands are all late still sweeps.
     fn choose(&mut self, now: Time) -> Option<IoId> {
         self.batch = 0;
         let oldest = self.queue_by_age.first().copied().filter(|_| self.sweep_left == 0);

@@ -96,9 +96,9 @@ impl Coordinator {
         coordinator
     }
 
-    /// Servers joined or were removed; the others keep their numbers. In a single group, new peers are greeted and
-    /// the others notice nothing; otherwise coordination starts again, and continues among servers with the same
-    /// list. What a removed server gave stays counted. O(members).
+    /// Servers joined or were removed; the others keep their numbers. In a single group, new peers are greeted and the
+    /// others notice nothing; otherwise coordination starts again, and continues among servers with the same list. What
+    /// a removed server gave stays counted. O(members).
     pub fn set_members(&mut self, now: Time, members: impl Into<Members>) {
         let groups = Groups::new(members.into(), self.me, self.settings.group_size);
         if groups.members() == self.groups.members() {
@@ -171,9 +171,8 @@ impl Coordinator {
         Some((id, message))
     }
 
-    /// Takes a received message. Its content appears in [`Coordinator::poll_service`] and
-    /// [`Coordinator::poll_event`]. A message that is late, repeated or out of order is not an error. O(entries · log
-    /// flows).
+    /// Takes a received message. Its content appears in [`Coordinator::poll_service`] and [`Coordinator::poll_event`].
+    /// A message that is late, repeated or out of order is not an error. O(entries · log flows).
     pub fn handle_message(&mut self, now: Time, from: ServerId, message: &Message) -> Result<(), MessageError> {
         self.received.count(message);
         let level = self.check(from, message)?;
@@ -456,8 +455,7 @@ impl Coordinator {
         let standing = message.standing;
         if peer.stream > Some((message.incarnation, standing.stream)) {
             if peer.incarnation() > Some(message.incarnation) {
-                // The message is late, or its sender's clock went back: then it learns so that it needs a greater
-                // one.
+                // The message is late, or its sender's clock went back: then it learns so that it needs a greater one.
                 self.ready.insert(from);
             }
             return;
@@ -496,8 +494,8 @@ impl Coordinator {
     }
 
     /// A peer knows a later incarnation of this server, and ignores this one: the clock went back before the restart.
-    /// Takes a greater one, in which totals start from zero. Once for each peer, since one that lies could prevent
-    /// all exchange otherwise.
+    /// Takes a greater one, in which totals start from zero. Once for each peer, since one that lies could prevent all
+    /// exchange otherwise.
     fn outlive(&mut self, now: Time, peer: ServerId, known: Option<u64>) {
         // How much greater depends on this start, so that no two starts ever take the same one.
         let more = 1 + (mix(self.incarnation) >> 32);
@@ -538,8 +536,8 @@ impl Coordinator {
     }
 
     /// Starts over with a peer whose totals start from zero. If they are older than the acquaintance, the service in
-    /// them is the baseline: it was given before this server could have heard of it, or was heard in an earlier one.
-    /// So is what a lost peer gave until it came back.
+    /// them is the baseline: it was given before this server could have heard of it, or was heard in an earlier one. So
+    /// is what a lost peer gave until it came back.
     fn meet(&mut self, now: Time, level: usize, from: ServerId, message: &Message) {
         let is_known = self.is_known(level, message);
         let Some(peer) = self.peers.get_mut(&from) else { return };
@@ -650,8 +648,8 @@ impl Coordinator {
             self.levels[number].totals.forget(now, after, acked);
         }
         let level = &mut self.levels[number];
-        // Departures that are old enough but still kept wait for an acknowledgement or for the loss of a peer, not
-        // for time.
+        // Departures that are old enough but still kept wait for an acknowledgement or for the loss of a peer, not for
+        // time.
         level.forget_at = level.totals.oldest_departure().map(|left| left + after).filter(|at| *at > now);
     }
 }
