@@ -7,7 +7,7 @@ mod machine;
 pub mod requirements;
 
 use std::fs::File;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -34,7 +34,8 @@ pub fn vpfs() -> PathBuf {
     path
 }
 
-/// `count` consecutive free ports of 127.0.0.1; the first one.
+/// `count` consecutive free ports of 127.0.0.1; the first one. They are asked, not bound: what another thread starts at
+/// that moment would hold them until it is executed.
 ///
 /// # Panics
 /// If there are none.
@@ -44,7 +45,7 @@ pub fn free_ports(count: u16) -> u16 {
         20_000 + u16::try_from(std::process::id() % 20_000).unwrap_or(0) + NEXT.fetch_add(100, Ordering::Relaxed);
     (start..60_000)
         .step_by(usize::from(count))
-        .find(|&first| (first..first + count).all(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()))
+        .find(|&first| (first..first + count).all(|port| TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err()))
         .expect("no free ports")
 }
 
