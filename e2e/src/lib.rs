@@ -34,16 +34,16 @@ pub fn vpfs() -> PathBuf {
     path
 }
 
-/// `count` consecutive free ports of 127.0.0.1; the first one. They are asked, not bound: what another thread starts at
-/// that moment would hold them until it is executed.
+/// `count` consecutive free ports of 127.0.0.1, below those that clients get; the first one. They are asked, not bound:
+/// what another thread starts at that moment would hold them until it is executed.
 ///
 /// # Panics
 /// If there are none.
 pub fn free_ports(count: u16) -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let start =
-        20_000 + u16::try_from(std::process::id() % 20_000).unwrap_or(0) + NEXT.fetch_add(100, Ordering::Relaxed);
-    (start..60_000)
+        10_000 + u16::try_from(std::process::id() % 20_000).unwrap_or(0) + NEXT.fetch_add(100, Ordering::Relaxed);
+    (start..32_000)
         .step_by(usize::from(count))
         .find(|&first| (first..first + count).all(|port| TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err()))
         .expect("no free ports")
