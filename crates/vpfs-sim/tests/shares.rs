@@ -61,8 +61,8 @@ fn isolation_shares_by_weight_among_few_processes() {
     }
 }
 
-/// Where the storage itself serves by weight, what is outstanding is not limited. If it is all the same, they get 0.77
-/// of that.
+/// Where the storage itself serves by weight, what is outstanding is not limited: 0.96 were measured. If it always is,
+/// it is 0.77, and if what is pending is judged by the last windows only, whose mean varies, 0.90 (`STEADY_WINDOWS`).
 #[test]
 fn isolation_keeps_throughput_among_equals() {
     let bytes = |policy: &PolicySpec| -> u64 {
@@ -70,7 +70,7 @@ fn isolation_keeps_throughput_among_equals() {
         results.bytes_between(Duration::from_secs(4), Duration::from_secs(30)).iter().sum()
     };
     let (ours, fifo) = (bytes(&isolation()), bytes(&PolicySpec::fifo()));
-    assert!(ours as f64 > 0.88 * fifo as f64, "{ours} of {fifo} bytes");
+    assert!(ours as f64 > 0.93 * fifo as f64, "{ours} of {fifo} bytes");
 }
 
 #[test]
