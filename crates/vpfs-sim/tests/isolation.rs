@@ -215,6 +215,22 @@ fn it_holds_over_many_servers() {
     }
 }
 
+/// A writer owes the small application 32 of 33 parts, but that asks for a third of what the disks can do.
+#[test]
+fn what_others_leave_is_found_within_seconds() {
+    let think = Duration::from_millis(10);
+    let case = Case { weights: (32, 1), think, ..Case::on(throttled()).spread(4) };
+    let first_calls = |results: &Results, app| {
+        let first = Duration::from_secs(15);
+        results.trace.iter().filter(|call| call.app == app && call.finished < first).count() as f64
+    };
+    let alone = case.run(PolicyKind::Fifo, vec![case.large()]);
+    let together = case.run(PolicyKind::Isolation, vec![case.small(), case.large()]);
+    let large = first_calls(&together, 1) / first_calls(&alone, 0);
+    println!("large, first 15 s: {large}");
+    assert!(large >= 0.3, "{large}");
+}
+
 /// An application that asks each of sixteen servers so rarely, beside large requests, that none of them would wait for
 /// it.
 #[test]

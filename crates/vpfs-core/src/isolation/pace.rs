@@ -371,6 +371,9 @@ impl Pace {
     /// Raises the rate: fast in general, slowly near the rate that was last too high. Where congestion is visible, too
     /// high a rate is noticed at once and lowered often, so it must recover within seconds: a call that is striped over
     /// several servers waits for the slowest of them.
+    ///
+    /// Below one half, where bulk is beside one equal, it doubles as long as no rate was too high, as TCP's slow start
+    /// does: at a low floor hardly any bulk requests are dispatched that could show that they do no harm.
     fn raise(&mut self, now: Time, excess: u64) {
         let ceiling = self.ceiling.filter(|&(_, at)| now.since(at) < Self::CEILING);
         // At a rate of one the storage is full, if costs are right.
@@ -397,7 +400,10 @@ impl Pace {
         let seen = u128::from(self.issued_since) * each;
         let base = if near { self.rate_ppm } else { self.rate_ppm.max(ONE_PPM / 2) };
         let step = u128::from(base) * (milli_per_second * elapsed / 1000).min(seen) / 1000;
-        let raised = self.rate_ppm.max(self.floor_ppm) + u64::try_from(step).unwrap_or(0);
+        let rate = self.rate_ppm.max(self.floor_ppm);
+        let starts = ceiling.is_none() && !congested && self.issued_since > 0;
+        let doubled = if starts { rate.saturating_mul(2).min(ONE_PPM / 2) } else { rate };
+        let raised = doubled.max(rate + u64::try_from(step).unwrap_or(0));
         self.rate_ppm = raised.min(if near || congested { Self::RATE_MAX_PPM } else { near_ppm.max(self.floor_ppm) });
     }
 }
