@@ -2,7 +2,6 @@
 //! application and a large one.
 
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -132,10 +131,9 @@ impl Drop for Stop<'_> {
 }
 
 fn serve(dir: &tempfile::TempDir, port: u16, device: &str) -> Daemon {
-    let storage: PathBuf = dir.path().join("storage");
     let mut command = Command::new(vpfs());
     command.args(["serve", "--servers", "1", "--listen", &format!("127.0.0.1:{port}"), "--device", device]);
-    let mut server = Daemon::start(dir.path(), "server", command.arg("--storage").arg(storage));
+    let mut server = Daemon::start(dir.path(), "server", &mut command);
     server.await_port(port);
     server
 }

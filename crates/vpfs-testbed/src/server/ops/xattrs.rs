@@ -4,7 +4,6 @@ use vpfs_wire::pvfs2::auth::op_mask;
 use vpfs_wire::pvfs2::{Capability, Columns, Errno, Handle, KeyVal, Op, Reply, reply, request};
 
 use super::{Answer, Server};
-use crate::server::cluster::now;
 use crate::server::namespace::Namespace;
 
 /// SETEATTR flags.
@@ -37,18 +36,17 @@ impl Server {
 
     pub(super) fn set_xattrs(&self, capability: &Capability, body: request::SetEattr) -> Answer {
         self.permit(capability, op_mask::SETATTR, body.fs, body.handle)?;
-        let now = now();
         let mut namespace = self.cluster.namespace();
         for (key, value) in body.entries.0 {
             check(&namespace, body.handle, &key, &value, body.flags)?;
-            namespace.set_xattr(body.handle, key, value, now)?;
+            namespace.set_xattr(body.handle, key, value)?;
         }
         Ok(Reply::done(Op::SetEattr))
     }
 
     pub(super) fn remove_xattr(&self, capability: &Capability, body: &request::DelEattr) -> Answer {
         self.permit(capability, op_mask::SETATTR, body.fs, body.handle)?;
-        self.cluster.namespace().remove_xattr(body.handle, &body.key, now())?;
+        self.cluster.namespace().remove_xattr(body.handle, &body.key)?;
         Ok(Reply::done(Op::DelEattr))
     }
 
@@ -88,7 +86,7 @@ impl Server {
         let (changes, values): (Vec<_>, Vec<_>) = changes.into_iter().unzip();
         for (key, value) in changes.into_iter().flatten() {
             check(&namespace, body.handle, &key, &value, 0)?;
-            namespace.set_xattr(body.handle, key, value, now())?;
+            namespace.set_xattr(body.handle, key, value)?;
         }
         Ok(reply::AtomicEattr { values: Columns(values) }.into())
     }
