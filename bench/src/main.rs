@@ -18,11 +18,8 @@ use report::Measurement;
 type Benchmark = fn(Effort) -> Vec<Measurement>;
 
 /// All benchmarks, by the name that the command line takes.
-const BENCHMARKS: &[(&str, Benchmark)] = &[
-    ("scheduler", scheduler::pairs),
-    ("newcomer", scheduler::newcomers),
-    ("snapshot", snapshot::times),
-];
+const BENCHMARKS: &[(&str, Benchmark)] =
+    &[("scheduler", scheduler::pairs), ("newcomer", scheduler::newcomers), ("snapshot", snapshot::times)];
 
 /// Measure the speed of scheduling decisions, and what policies and proxies do for applications
 ///

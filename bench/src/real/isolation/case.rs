@@ -4,14 +4,14 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::{Access, Figures, Options};
-use super::copies::Copies;
-use super::disks::Disks;
-use super::mounts::{Mounts, remove_files};
-use super::{config, fio};
 use super::super::cluster::Cluster;
 use super::super::proxies::{self, Proxies};
 use super::super::scratch::Scratch;
+use super::copies::Copies;
+use super::disks::Disks;
+use super::mounts::{Mounts, remove_files};
+use super::{Access, Figures, Options};
+use super::{config, fio};
 
 /// Time for the large application to fill the storage before anything is measured.
 const RAMP: Duration = Duration::from_secs(5);

@@ -1,7 +1,7 @@
 //! What vpfs.toml says in a case.
 
-use super::Options;
 use super::super::proxies::AppConfig;
+use super::Options;
 
 /// The small application, the large one, and the table `[scheduler]`. `policy` is a name, optionally followed by lines
 /// for that table, each after a ';'.

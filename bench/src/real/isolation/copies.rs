@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
 
-use super::Access;
 use super::super::process::Running;
 use super::super::scratch::{PREFIX, Scratch};
+use super::Access;
 
 /// Number of concurrent loops.
 const LOOPS: usize = 12;

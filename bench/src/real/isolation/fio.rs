@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::{Access, Figures};
 use super::super::process::Running;
 use super::super::scratch::{PREFIX, Scratch};
+use super::{Access, Figures};
 
 /// Bytes of a call.
 const CALL: u32 = 8 << 10;
@@ -62,18 +62,12 @@ mod tests {
 
     #[test]
     fn figures_are_those_of_the_calls_themselves() {
-        assert_eq!(
-            figures(JSON, Access::Write),
-            Ok(Figures { calls_per_second: 1145.5, mean_ms: 1.2, p99_ms: 7.4 })
-        );
+        assert_eq!(figures(JSON, Access::Write), Ok(Figures { calls_per_second: 1145.5, mean_ms: 1.2, p99_ms: 7.4 }));
     }
 
     #[test]
     fn nothing_done_is_no_error() {
-        assert_eq!(
-            figures(JSON, Access::Read),
-            Ok(Figures { calls_per_second: 0.0, mean_ms: 0.0, p99_ms: 0.0 })
-        );
+        assert_eq!(figures(JSON, Access::Read), Ok(Figures { calls_per_second: 0.0, mean_ms: 0.0, p99_ms: 0.0 }));
     }
 
     #[test]

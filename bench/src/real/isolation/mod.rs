@@ -142,7 +142,8 @@ mod tests {
 
     #[test]
     fn everything_can_be_chosen() {
-        let text = "--policy fifo --cap 10MB/s --small read --call 256KiB --weights 1:4 --seconds 5 --large read --mounts 1";
+        let text =
+            "--policy fifo --cap 10MB/s --small read --call 256KiB --weights 1:4 --seconds 5 --large read --mounts 1";
         let options = parsed(&text.split(' ').collect::<Vec<_>>()).unwrap();
         assert_eq!((options.small, options.large, options.call.0), (Access::Read, Access::Read, 262_144));
         assert_eq!((options.weights, options.mounts, policies(&options)), ((1, 4), 1, vec!["fifo".to_owned()]));
