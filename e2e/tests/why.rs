@@ -48,7 +48,7 @@ impl Site {
         Self { dir, server, proxy, port, runs: AtomicU32::new(0) }
     }
 
-    /// The same server with another device, and the same files.
+    /// The same server with another device, and without files.
     fn replace_device(&mut self, device: &str) {
         self.server.signal("TERM");
         self.server.wait();
