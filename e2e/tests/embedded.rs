@@ -165,23 +165,6 @@ fn every_policy_serves() {
     }
 }
 
-#[test]
-fn a_reload_takes_over_what_it_can_and_refuses_the_rest() {
-    let mut cluster = Cluster::start("[scheduler]\npolicy = \"fifo\"\n");
-    let reload = |cluster: &mut Cluster, settings: &str| {
-        write_config(&cluster.config, cluster.server_port, cluster.proxy_port, settings);
-        cluster.proxy.signal("HUP");
-    };
-    reload(&mut cluster, "[scheduler]\npolicy = \"sfq-d\"\ndepth = 3\n");
-    cluster.proxy.await_log("scheduler.depth");
-    reload(&mut cluster, "[scheduler]\npolicy = \"sfqd\"\n");
-    cluster.proxy.await_log("did you mean");
-    reload(&mut cluster, "[log]\nformat = \"json\"\n");
-    cluster.proxy.await_log("restart");
-    // Still serving.
-    cluster.workload(&["ior", "--processes", "1", "--transfer", "64KiB", "--block", "128KiB"]);
-}
-
 /// Symptom: SIGUSR1 ended a proxy without a word, and whoever asked for a reload did not learn that it was refused.
 #[test]
 fn harmless_signals_change_nothing_and_a_reload_tells_its_outcome() {
