@@ -28,7 +28,7 @@ impl Site {
     fn start(device: &str, policy: &str, limit: &str) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let port = free_ports(3);
-        let server = serve(&dir, port, device);
+        let server = Daemon::serve(dir.path(), port..port + 1, &["--device", device]);
         let [proxy, peer] = [port + 1, port + 2];
         let text = format!(
             "[[server]]\nname = \"s1\"\naddress = \"tcp://127.0.0.1:{port}\"\n\
@@ -52,7 +52,7 @@ impl Site {
     fn replace_device(&mut self, device: &str) {
         self.server.signal("TERM");
         self.server.wait();
-        self.server = serve(&self.dir, self.port, device);
+        self.server = Daemon::serve(self.dir.path(), self.port..self.port + 1, &["--device", device]);
     }
 
     /// A load that ends by itself, in a directory of its own.
@@ -128,14 +128,6 @@ impl Drop for Stop<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Relaxed);
     }
-}
-
-fn serve(dir: &tempfile::TempDir, port: u16, device: &str) -> Daemon {
-    let mut command = Command::new(vpfs());
-    command.args(["serve", "--servers", "1", "--listen", &format!("127.0.0.1:{port}"), "--device", device]);
-    let mut server = Daemon::start(dir.path(), "server", &mut command);
-    server.await_port(port);
-    server
 }
 
 fn seconds(answer: &Value, name: &str) -> f64 {
