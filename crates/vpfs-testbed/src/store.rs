@@ -1,5 +1,5 @@
-//! Storage for the bytes of datafiles: sparse byte streams in memory, named by number, of limited total size; in chunks,
-//! so that a growing object is never copied and a hole takes no memory.
+//! Storage for the bytes of datafiles: sparse byte streams in memory, named by number, of limited total size; in
+//! chunks, so that a growing object is never copied and a hole takes no memory.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,6 @@
 //! How much of its speed a small application keeps beside a large one in front of a running OrangeFS cluster: stock
-//! clients, real servers, `vpfs proxy` between them. Alone, then beside each other without a proxy and under each policy.
+//! clients, real servers, `vpfs proxy` between them. Alone, then beside each other without a proxy and under each
+//! policy.
 
 mod case;
 mod config;

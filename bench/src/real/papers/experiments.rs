@@ -74,8 +74,8 @@ impl Cases<'_> {
         Some(bytes("app2")? / bytes("app1")?)
     }
 
-    /// The largest unfairness of these windows, in %, among the applications that are there. Each is as long as the time
-    /// between two arrivals, and each application has its number as weight.
+    /// The largest unfairness of these windows, in %, among the applications that are there. Each window is as long as
+    /// the time between two arrivals, and each application has its number as weight.
     fn unfairness(&self, policy: &str, mut windows: Range<usize>) -> Option<f64> {
         const WINDOW: usize = 15;
         let outcome = self.of("", policy)?;
