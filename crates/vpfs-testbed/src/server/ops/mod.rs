@@ -65,7 +65,6 @@ impl Server {
             RequestBody::SetEattr(body) => self.set_xattrs(capability, body),
             RequestBody::DelEattr(body) => self.remove_xattr(capability, &body),
             RequestBody::ListEattr(body) => self.list_xattrs(&body),
-            RequestBody::AtomicEattr(body) => self.swap_xattrs(capability, body),
             _ => Err(Errno::ENOSYS),
         }
     }
@@ -118,6 +117,5 @@ fn changes_metadata(op: Op) -> bool {
             | Op::Unstuff
             | Op::TreeRemove
             | Op::TreeSetAttr
-            | Op::AtomicEattr
     )
 }
