@@ -1,36 +1,29 @@
 //! Benchmarks of vpfs: `cargo run --release -p vpfs-bench`.
 //!
 //! A [`Benchmark`] makes measurements; to add one, add its module and a line in [`BENCHMARKS`]. Commands of their own
-//! compare policies, and measure several processes: [`isolation`] and those in [`real`].
+//! measure several processes: those in [`real`].
 
 mod count;
-mod interposition;
-mod isolation;
 mod real;
 mod report;
 mod scheduler;
 mod snapshot;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use real::{faults, fig6, floods, papers};
+use real::{floods, isolation, papers};
 use report::Measurement;
 
 type Benchmark = fn(Effort) -> Vec<Measurement>;
 
 /// All benchmarks, by the name that the command line takes.
-const BENCHMARKS: &[(&str, Benchmark)] = &[
-    ("scheduler", scheduler::pairs),
-    ("newcomer", scheduler::newcomers),
-    ("snapshot", snapshot::times),
-    ("interposition", interposition::ratios),
-];
+const BENCHMARKS: &[(&str, Benchmark)] =
+    &[("scheduler", scheduler::pairs), ("newcomer", scheduler::newcomers), ("snapshot", snapshot::times)];
 
-/// Measure the speed of scheduling decisions, the cost of a proxy, and what policies do for applications
+/// Measure the speed of scheduling decisions, and what policies and proxies do for applications
 ///
-/// Without a command: scheduler, newcomer, snapshot and interposition, or those that are named.
+/// Without a command: scheduler, newcomer and snapshot, or those that are named.
 #[derive(Debug, Parser)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Arguments {
@@ -38,9 +31,6 @@ struct Arguments {
     command: Option<Command>,
     /// Names of the benchmarks to run; all by default.
     names: Vec<String>,
-    /// Also write the measurements to this file.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
     /// Samples of each measurement; the median counts.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
@@ -54,8 +44,6 @@ struct Arguments {
 enum Command {
     Isolation(isolation::Options),
     Count(count::Options),
-    Fig6(fig6::Options),
-    Faults(faults::Options),
     Floods(floods::Options),
     Papers(papers::Options),
 }
@@ -70,13 +58,11 @@ struct Effort {
 }
 
 fn main() -> ExitCode {
-    let Arguments { command, names, json, runs, quick } = Arguments::parse();
+    let Arguments { command, names, runs, quick } = Arguments::parse();
     if let Some(command) = command {
         let done = match command {
             Command::Isolation(options) => isolation::run(&options),
             Command::Count(options) => count::run(&options),
-            Command::Fig6(options) => fig6::run(&options),
-            Command::Faults(options) => faults::run(&options),
             Command::Floods(options) => floods::run(&options),
             Command::Papers(options) => papers::run(&options),
         };
@@ -96,13 +82,7 @@ fn main() -> ExitCode {
     let chosen = BENCHMARKS.iter().filter(|(name, _)| names.is_empty() || names.iter().any(|wanted| wanted == name));
     let measurements: Vec<_> = chosen.flat_map(|(_, benchmark)| benchmark(Effort { runs, quick })).collect();
     report::print(&measurements);
-    match json.map(|path| (report::write_json(&path, &measurements), path)) {
-        Some((Err(error), path)) => {
-            eprintln!("Cannot write {}: {error}.", path.display());
-            ExitCode::FAILURE
-        }
-        _ => ExitCode::SUCCESS,
-    }
+    ExitCode::SUCCESS
 }
 
 #[cfg(test)]

@@ -1,14 +1,9 @@
-//! Measurements as a table for people and as JSON for scripts.
-
-use std::fs;
-use std::io;
-use std::path::Path;
+//! Measurements as a table.
 
 use comfy_table::{CellAlignment, Table, presets};
-use serde::Serialize;
 
 /// A quantity that was measured several times.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub(crate) struct Measurement {
     /// The operation, for example `pull and add`.
     pub(crate) benchmark: &'static str,
@@ -20,7 +15,7 @@ pub(crate) struct Measurement {
     pub(crate) unit: &'static str,
     /// One number for each run.
     pub(crate) samples: Vec<f64>,
-    /// The goal: an upper limit for the median, or a lower limit if it is a ratio.
+    /// The goal: an upper limit for the median.
     pub(crate) target: Option<f64>,
     /// Largest service per weight of a class of clients, divided by the smallest; 1 is fair.
     pub(crate) shares_max_min: Option<f64>,
@@ -53,8 +48,7 @@ pub(crate) fn print(measurements: &[Measurement]) {
     table.set_header(["benchmark", "subject", "input", "min", "median", "max", "target", "unit", "shares max/min"]);
     for measurement in measurements {
         let sorted = measurement.sorted();
-        let digits = if measurement.unit == "of direct" { 3 } else { 1 };
-        let number = |value: f64| format!("{value:.digits$}");
+        let number = |value: f64| format!("{value:.1}");
         table.add_row([
             measurement.benchmark.to_owned(),
             measurement.subject.to_owned(),
@@ -73,9 +67,4 @@ pub(crate) fn print(measurements: &[Measurement]) {
         }
     }
     println!("{table}");
-}
-
-/// Writes a JSON array with one object for each measurement.
-pub(crate) fn write_json(path: &Path, measurements: &[Measurement]) -> io::Result<()> {
-    fs::write(path, serde_json::to_string_pretty(measurements)? + "\n")
 }

@@ -83,6 +83,15 @@ impl Daemon {
         Self { child, name: name.to_owned(), log }
     }
 
+    /// Starts `vpfs serve` at 127.0.0.1 with these ports, and waits until it listens.
+    pub fn serve(dir: &Path, ports: std::ops::Range<u16>, args: &[&str]) -> Self {
+        let (listen, servers) = (format!("127.0.0.1:{}", ports.start), ports.len().to_string());
+        let mut serve = command(dir, &["serve", "--listen", &listen, "--servers", &servers]);
+        let mut servers = Self::start(dir, "servers", serve.args(args));
+        servers.await_port(ports.end - 1);
+        servers
+    }
+
     /// Waits until something listens at the port.
     ///
     /// # Panics
@@ -180,6 +189,13 @@ impl Drop for Successor {
     fn drop(&mut self) {
         self.signal("KILL");
     }
+}
+
+/// The vpfs command in a directory.
+pub fn command(dir: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(vpfs());
+    command.current_dir(dir).args(args);
+    command
 }
 
 /// Runs a command to its end.

@@ -26,13 +26,7 @@ impl Cluster {
         let dir = tempfile::tempdir().expect("a directory");
         let server_port = free_ports(2 * SERVERS);
         let proxy_port = server_port + SERVERS;
-        let listen = format!("127.0.0.1:{server_port}");
-        let mut servers = Daemon::start(
-            dir.path(),
-            "servers",
-            Command::new(vpfs()).args(["serve", "--servers", &SERVERS.to_string(), "--listen", &listen]),
-        );
-        servers.await_port(server_port + SERVERS - 1);
+        let servers = Daemon::serve(dir.path(), server_port..proxy_port, &[]);
         let config = dir.path().join("vpfs.toml");
         write_config(&config, server_port, proxy_port, settings);
         let mut command = Command::new(vpfs());
@@ -165,23 +159,6 @@ fn every_policy_serves() {
     }
 }
 
-#[test]
-fn a_reload_takes_over_what_it_can_and_refuses_the_rest() {
-    let mut cluster = Cluster::start("[scheduler]\npolicy = \"fifo\"\n");
-    let reload = |cluster: &mut Cluster, settings: &str| {
-        write_config(&cluster.config, cluster.server_port, cluster.proxy_port, settings);
-        cluster.proxy.signal("HUP");
-    };
-    reload(&mut cluster, "[scheduler]\npolicy = \"sfq-d\"\ndepth = 3\n");
-    cluster.proxy.await_log("scheduler.depth");
-    reload(&mut cluster, "[scheduler]\npolicy = \"sfqd\"\n");
-    cluster.proxy.await_log("did you mean");
-    reload(&mut cluster, "[log]\nformat = \"json\"\n");
-    cluster.proxy.await_log("restart");
-    // Still serving.
-    cluster.workload(&["ior", "--processes", "1", "--transfer", "64KiB", "--block", "128KiB"]);
-}
-
 /// Symptom: SIGUSR1 ended a proxy without a word, and whoever asked for a reload did not learn that it was refused.
 #[test]
 fn harmless_signals_change_nothing_and_a_reload_tells_its_outcome() {
@@ -289,13 +266,7 @@ fn a_missing_server_is_reported_and_used_again_when_it_returns() {
     let mut proxy = Daemon::start(dir.path(), "proxy", Command::new(vpfs()).args(["proxy", "--config"]).arg(&config));
     proxy.await_port(port + 1);
     proxy.await_log("server cannot be reached");
-    let listen = format!("127.0.0.1:{port}");
-    let mut servers = Daemon::start(
-        dir.path(),
-        "servers",
-        Command::new(vpfs()).args(["serve", "--servers", "1", "--listen", &listen]),
-    );
-    servers.await_port(port);
+    let _servers = Daemon::serve(dir.path(), port..port + 1, &[]);
     let url = format!("tcp://127.0.0.1:{}/pfs", port + 1);
     run(Command::new(vpfs()).args(["workload", "md", "--processes", "1", "--items", "3", "--url", &url]));
     proxy.await_log("server can be reached again");
@@ -331,11 +302,8 @@ fn a_drain_cuts_off_what_does_not_end() {
 fn an_export_is_served_configured_checked_and_loaded() {
     let dir = tempfile::tempdir().expect("a directory");
     let port = free_ports(2);
-    let listen = format!("127.0.0.1:{port}");
-    let serve = ["serve", "--protocol", "nfs", "--name", "home", "--listen", &listen];
-    let mut server = Daemon::start(dir.path(), "server", Command::new(vpfs()).args(serve));
-    server.await_port(port);
-    let (proxy_port, export) = (port + 1, format!("nfs://{listen}/home?mountport={port}"));
+    let _server = Daemon::serve(dir.path(), port..port + 1, &["--protocol", "nfs", "--name", "home"]);
+    let (proxy_port, export) = (port + 1, format!("nfs://127.0.0.1:{port}/home?mountport={port}"));
     run(Command::new(vpfs())
         .args(["init", "--nfs", &export, "--port", &proxy_port.to_string(), "--output"])
         .arg(dir.path()));

@@ -75,13 +75,7 @@ fn a_real_server_and_vpfs_init_agree() {
 fn check_asks_the_servers() {
     let dir = tempfile::tempdir().expect("a directory");
     let port = free_ports(4);
-    let listen = format!("127.0.0.1:{port}");
-    let mut servers = Daemon::start(
-        dir.path(),
-        "servers",
-        Command::new(vpfs()).args(["serve", "--servers", "2", "--listen", &listen]),
-    );
-    servers.await_port(port + 1);
+    let mut servers = Daemon::serve(dir.path(), port..port + 2, &[]);
     let check = |text: &str| {
         let config = dir.path().join("vpfs.toml");
         std::fs::write(&config, text).expect("a file");
@@ -99,5 +93,5 @@ fn check_asks_the_servers() {
     );
     servers.kill();
     let (code, said) = check(&text);
-    assert!(code == Some(1) && said.contains(&format!("s1: connection to {listen}: ")), "{said}");
+    assert!(code == Some(1) && said.contains(&format!("s1: connection to 127.0.0.1:{port}: ")), "{said}");
 }

@@ -2,16 +2,9 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::Value;
-use vpfs_e2e::{Daemon, free_ports, output, run, vpfs};
-
-fn command(dir: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(vpfs());
-    command.current_dir(dir).args(args);
-    command
-}
+use vpfs_e2e::{Daemon, command, free_ports, output, run};
 
 fn write(dir: &Path, name: &str, text: &str) {
     std::fs::write(dir.join(name), text).expect("a file");
@@ -66,8 +59,7 @@ fn the_network_is_measured_between_two_commands() {
     let dir = dir.path();
     let port = free_ports(1);
     let address = format!("127.0.0.1:{port}");
-    let mut listening =
-        Daemon::start(dir, "network", Command::new(vpfs()).args(["profile", "network", "--listen", &address]));
+    let mut listening = Daemon::start(dir, "network", &mut command(dir, &["profile", "network", "--listen", &address]));
     listening.await_log("listening on");
     let told = run(&mut command(dir, &["profile", "network", &address, "--time", "200ms"]));
     assert!(told.starts_with("network: ") && told.contains("written to network.toml"), "{told}");
@@ -87,10 +79,7 @@ fn an_advised_file_is_copied_and_read_again() {
     let dir = tempfile::tempdir().expect("a directory");
     let dir = dir.path();
     let port = free_ports(4);
-    let listen = format!("127.0.0.1:{port}");
-    let mut servers =
-        Daemon::start(dir, "servers", Command::new(vpfs()).args(["serve", "--servers", "4", "--listen", &listen]));
-    servers.await_port(port + 3);
+    let _servers = Daemon::serve(dir, port..port + 4, &[]);
     let addresses = |first: u16| format!("tcp://127.0.0.1:{},tcp://127.0.0.1:{}", port + first, port + first + 1);
     let profile = |class: &str, model: &str, first: u16| {
         let addresses = addresses(first);
@@ -99,7 +88,7 @@ fn an_advised_file_is_copied_and_read_again() {
     };
     profile("disk", "harl-disk", 0);
     profile("flash", "harl-flash", 2);
-    let url = format!("tcp://{listen}/pfs");
+    let url = format!("tcp://127.0.0.1:{port}/pfs");
     let ior = ["workload", "ior", "-q", "--url", &url, "-n", "4", "-t", "256KiB", "-b", "1MiB", "--keep"];
     run(command(dir, &ior).args(["--write", "--trace", "run.csv"]));
     let advise = ["layout", "advise", "run.csv", "--servers", "disk.toml", "--servers", "flash.toml"];

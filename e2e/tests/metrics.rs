@@ -35,11 +35,7 @@ impl Site {
     fn start_with(security: &'static str) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let port = free_ports(5 * Self::SERVERS);
-        let listen = format!("127.0.0.1:{port}");
-        let mut serve = Command::new(vpfs());
-        serve.args(["serve", "--servers", &Self::SERVERS.to_string(), "--listen", &listen]);
-        let mut servers = Daemon::start(dir.path(), "servers", &mut serve);
-        servers.await_log("serving");
+        let servers = Daemon::serve(dir.path(), port..port + Self::SERVERS, &[]);
         std::fs::write(dir.path().join("token"), format!("{TOKEN}\n")).expect("a file");
         std::fs::write(dir.path().join("key"), format!("{KEY}\n")).expect("a file");
         write_key(&dir.path().join("peers.key"), "0");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use vpfs_e2e::{await_some, output, requirements, run, vpfs};
+use vpfs_e2e::{await_some, command, output, requirements, run, vpfs};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -68,9 +68,7 @@ impl Overlay {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(vpfs());
-        command.current_dir(self.folder.path()).args(args);
-        command
+        command(self.folder.path(), args)
     }
 
     fn mount(&mut self, args: &[&str]) {

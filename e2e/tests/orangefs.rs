@@ -71,11 +71,7 @@ impl Cluster {
 
     /// Embedded servers behind the proxies.
     fn embedded() -> Self {
-        Self::start(|dir, port| {
-            let listen = format!("127.0.0.1:{port}");
-            let args = ["serve", "--servers", &SERVERS.to_string(), "--listen", &listen];
-            vec![Daemon::start(dir, "servers", Command::new(vpfs()).args(args))]
-        })
+        Self::start(|dir, port| vec![Daemon::serve(dir, port..port + SERVERS, &[])])
     }
 
     fn start(servers: impl FnOnce(&Path, u16) -> Vec<Daemon>) -> Self {

@@ -1,16 +1,10 @@
 //! The built command without servers: simulations, profiles and figures.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::Value;
-use vpfs_e2e::{output, proxy_config, run, vpfs};
-
-fn command(dir: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(vpfs());
-    command.current_dir(dir).args(args);
-    command
-}
+use vpfs_e2e::{command, output, proxy_config, run};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()

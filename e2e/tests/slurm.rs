@@ -70,13 +70,7 @@ impl Site {
         std::fs::write(self.path("vpfs.toml"), proxy_config(1, server, proxy, &rest)).expect("a file");
         std::fs::write(self.path("slurm.token"), "0123456789abcdef\n").expect("a file");
         run(Command::new("chmod").arg("600").arg(self.path("slurm.token")));
-        let listen = format!("127.0.0.1:{server}");
-        let mut serve = Daemon::start(
-            self.dir.path(),
-            "serve",
-            Command::new(vpfs()).args(["serve", "--servers", "1", "--device", "hdd", "--listen", &listen]),
-        );
-        serve.await_port(server);
+        let serve = Daemon::serve(self.dir.path(), server..server + 1, &["--device", "hdd"]);
         let mut command = Command::new(vpfs());
         command.args(["proxy", "--config"]).arg(self.path("vpfs.toml")).env("STATE_DIRECTORY", self.dir.path());
         let mut proxy = Daemon::start(self.dir.path(), "proxy", &mut command);

@@ -2,7 +2,6 @@
 //! application and a large one.
 
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -29,7 +28,7 @@ impl Site {
     fn start(device: &str, policy: &str, limit: &str) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let port = free_ports(3);
-        let server = serve(&dir, port, device);
+        let server = Daemon::serve(dir.path(), port..port + 1, &["--device", device]);
         let [proxy, peer] = [port + 1, port + 2];
         let text = format!(
             "[[server]]\nname = \"s1\"\naddress = \"tcp://127.0.0.1:{port}\"\n\
@@ -49,11 +48,11 @@ impl Site {
         Self { dir, server, proxy, port, runs: AtomicU32::new(0) }
     }
 
-    /// The same server with another device, and the same files.
+    /// The same server with another device, and without files.
     fn replace_device(&mut self, device: &str) {
         self.server.signal("TERM");
         self.server.wait();
-        self.server = serve(&self.dir, self.port, device);
+        self.server = Daemon::serve(self.dir.path(), self.port..self.port + 1, &["--device", device]);
     }
 
     /// A load that ends by itself, in a directory of its own.
@@ -129,15 +128,6 @@ impl Drop for Stop<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Relaxed);
     }
-}
-
-fn serve(dir: &tempfile::TempDir, port: u16, device: &str) -> Daemon {
-    let storage: PathBuf = dir.path().join("storage");
-    let mut command = Command::new(vpfs());
-    command.args(["serve", "--servers", "1", "--listen", &format!("127.0.0.1:{port}"), "--device", device]);
-    let mut server = Daemon::start(dir.path(), "server", command.arg("--storage").arg(storage));
-    server.await_port(port);
-    server
 }
 
 fn seconds(answer: &Value, name: &str) -> f64 {

@@ -2,13 +2,12 @@
 //! cluster.
 
 pub(crate) mod cluster;
-pub(crate) mod faults;
-pub(crate) mod fig6;
 pub(crate) mod floods;
+pub(crate) mod isolation;
 pub(crate) mod local;
 pub(crate) mod papers;
 pub(crate) mod process;
 pub(crate) mod program;
-mod proxies;
+pub(crate) mod proxies;
 pub(crate) mod scratch;
 mod target;

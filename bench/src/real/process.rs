@@ -52,14 +52,6 @@ impl Running {
         Ok(())
     }
 
-    /// An error if it has ended.
-    pub(crate) fn assert_running(&mut self) -> Result<(), String> {
-        match self.ended()? {
-            Some(status) => Err(format!("{} ended too early with {status}:\n{}", self.name, self.output())),
-            None => Ok(()),
-        }
-    }
-
     /// Waits for its end, or until `stop`, which kills it. True if it succeeded, false if it was stopped.
     pub(crate) fn finish(mut self, stop: impl Fn() -> bool) -> Result<bool, String> {
         loop {

@@ -1,9 +1,8 @@
-//! A proxy process for each server, which know of each other.
+//! Proxies: a process for each server, which know of each other, or one for all.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -14,28 +13,26 @@ use super::scratch::Scratch;
 
 /// An application as the proxies know it.
 #[derive(Clone, Debug)]
-pub(super) struct AppConfig {
-    pub(super) name: String,
+pub(crate) struct AppConfig {
+    pub(crate) name: String,
     /// Lines of its `[[app]]`, besides the name.
-    pub(super) lines: String,
+    pub(crate) lines: String,
 }
 
 /// The proxies. They end when dropped.
 #[derive(Debug)]
-pub(super) struct Proxies<'a> {
-    program: &'a Path,
-    config: PathBuf,
+pub(crate) struct Proxies {
     /// Of the listeners: all servers of the first application, then those of the others, then those for peers.
     ports: Vec<u16>,
     servers: usize,
     running: Vec<Running>,
 }
 
-impl<'a> Proxies<'a> {
+impl Proxies {
     /// Starts a process for each server, and waits until all listen. `scheduler` is the table `[scheduler]`.
     pub(super) fn start(
         scratch: &Scratch,
-        program: &'a Path,
+        program: &Path,
         cluster: &Cluster,
         apps: &[AppConfig],
         scheduler: &str,
@@ -43,50 +40,41 @@ impl<'a> Proxies<'a> {
         let servers = cluster.addresses.len();
         let ports = free_ports((apps.len() + 1) * servers)?;
         write_shared_key(&scratch.path("peers.key"))?;
-        let config = scratch.path("vpfs.toml");
-        write(&config, &text(&cluster.addresses, &ports, apps, scheduler))?;
-        let mut running = Vec::new();
-        for id in 0..servers {
+        let peers = at(&ports[apps.len() * servers..], "");
+        let text = text(&cluster.addresses, &ports, apps, scheduler)
+            + &format!("[peers]\naddresses = {{ {peers} }}\nshared_key = \"peers.key\"\nsockets = \"sockets\"\n");
+        let start = |id| {
             let name = format!("s{id}");
-            let mut command = Command::new(program);
-            command.args(["proxy", "--server", &name, "--config"]).arg(&config);
-            let mut proxy = Running::start(scratch, &format!("proxy-{name}"), &mut command)?;
-            for port in ports.iter().skip(id).step_by(servers).copied() {
-                proxy.await_that("listened", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok())?;
-            }
-            running.push(proxy);
-        }
-        Ok(Self { program, config, ports, servers, running })
+            let own = ports.iter().skip(id).step_by(servers);
+            run(scratch, &format!("proxy-{name}"), proxy(scratch, program, &text)?.args(["--server", &name]), own)
+        };
+        let running = (0..servers).map(start).collect::<Result<_, _>>()?;
+        Ok(Self { ports, servers, running })
     }
 
-    pub(super) fn program(&self) -> &Path {
-        self.program
+    /// Starts one process for all servers.
+    pub(crate) fn start_in_one(
+        scratch: &Scratch,
+        program: &Path,
+        cluster: &Cluster,
+        apps: &[AppConfig],
+        scheduler: &str,
+    ) -> Result<Self, String> {
+        let servers = cluster.addresses.len();
+        let ports = free_ports(apps.len() * servers)?;
+        let text = text(&cluster.addresses, &ports, apps, scheduler);
+        let running = vec![run(scratch, "proxy", &mut proxy(scratch, program, &text)?, &ports)?];
+        Ok(Self { ports, servers, running })
+    }
+
+    /// Asks all to terminate, and waits for that.
+    pub(crate) fn terminate(self) -> Result<(), String> {
+        self.running.into_iter().try_for_each(Running::terminate)
     }
 
     /// Where the clients of an application, by number from 0, connect to: its listener at the first server.
-    pub(super) fn address(&self, app: usize) -> String {
+    pub(crate) fn address(&self, app: usize) -> String {
         format!("tcp://127.0.0.1:{}", self.ports[app * self.servers])
-    }
-
-    /// Bytes that each application got so far from all servers, as the proxies count them.
-    pub(super) fn served(&self) -> Result<BTreeMap<String, u64>, String> {
-        let mut command = Command::new(self.program);
-        let output = command.args(["peers", "--json", "--config"]).arg(&self.config).output();
-        let output = output.map_err(|error| format!("cannot run {command:?}: {error}"))?;
-        if !output.status.success() {
-            return Err(format!("{command:?} failed:\n{}", String::from_utf8_lossy(&output.stderr)));
-        }
-        let reports: serde_json::Value =
-            serde_json::from_slice(&output.stdout).map_err(|error| format!("vpfs peers --json: {error}"))?;
-        let reports = reports.as_array().filter(|reports| reports.len() == self.servers);
-        let reports = reports.ok_or("vpfs peers --json: not all proxies answer")?;
-        let mut served = BTreeMap::new();
-        for app in reports.iter().filter_map(|report| report["apps"].as_array()).flatten() {
-            if let (Some(name), Some(bytes)) = (app["app"].as_str(), app["here"].as_u64()) {
-                *served.entry(name.to_owned()).or_default() += bytes;
-            }
-        }
-        Ok(served)
     }
 
     /// The time of processors that all have used, and the most memory that each has occupied, summed, in bytes.
@@ -97,26 +85,61 @@ impl<'a> Proxies<'a> {
     }
 }
 
-/// The configuration: each application has its own listener, so that none is mistaken for another.
+/// Lets vpfs check what [`Proxies::start_in_one`] would start, so that a mistake is reported before minutes of
+/// measuring.
+pub(crate) fn check(
+    scratch: &Scratch,
+    program: &Path,
+    cluster: &Cluster,
+    apps: &[AppConfig],
+    scheduler: &str,
+) -> Result<(), String> {
+    let ports = free_ports(apps.len() * cluster.addresses.len())?;
+    let mut command = proxy(scratch, program, &text(&cluster.addresses, &ports, apps, scheduler))?;
+    Running::start(scratch, "check", command.arg("--check"))?.finish(|| false).map(drop)
+}
+
+/// `vpfs proxy` with this configuration.
+fn proxy(scratch: &Scratch, program: &Path, config: &str) -> Result<Command, String> {
+    let file = scratch.path("vpfs.toml");
+    write(&file, config)?;
+    let mut command = Command::new(program);
+    command.args(["proxy", "--config"]).arg(file);
+    Ok(command)
+}
+
+/// Starts it, and waits until it listens.
+fn run<'a>(
+    scratch: &Scratch,
+    name: &str,
+    command: &mut Command,
+    ports: impl IntoIterator<Item = &'a u16>,
+) -> Result<Running, String> {
+    let mut proxy = Running::start(scratch, name, command)?;
+    for port in ports {
+        proxy.await_that("listened", || TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).is_ok())?;
+    }
+    Ok(proxy)
+}
+
+/// The configuration without peers: each application has its own listener, so that none is mistaken for another.
 fn text(addresses: &[String], ports: &[u16], apps: &[AppConfig], scheduler: &str) -> String {
-    let servers = addresses.len();
-    let at = |first: usize, scheme: &str| {
-        let all = ports[first..first + servers].iter().enumerate();
-        all.map(|(id, port)| format!("s{id} = \"{scheme}127.0.0.1:{port}\"")).collect::<Vec<_>>().join(", ")
-    };
     let mut text = String::new();
     for (id, address) in addresses.iter().enumerate() {
         let _ = writeln!(text, "[[server]]\nname = \"s{id}\"\naddress = \"{address}\"\n");
     }
-    for (number, AppConfig { name, lines }) in apps.iter().enumerate() {
-        let own = at(number * servers, "tcp://");
+    for (AppConfig { name, lines }, ports) in apps.iter().zip(ports.chunks(addresses.len())) {
+        let own = at(ports, "tcp://");
         let _ = writeln!(text, "[[listener]]\napp = \"{name}\"\naddresses = {{ {own} }}\n");
         let _ = writeln!(text, "[[app]]\nname = \"{name}\"\n{lines}");
     }
-    let _ = writeln!(text, "[apps]\nauto = \"off\"\n\n{scheduler}");
-    let peers = at(apps.len() * servers, "");
-    let _ = writeln!(text, "[peers]\naddresses = {{ {peers} }}\nshared_key = \"peers.key\"\nsockets = \"sockets\"");
-    text
+    text + &format!("[apps]\nauto = \"off\"\n\n{scheduler}\n")
+}
+
+/// `name = "address"` of all servers.
+fn at(ports: &[u16], scheme: &str) -> String {
+    let all = ports.iter().enumerate().map(|(id, port)| format!("s{id} = \"{scheme}127.0.0.1:{port}\""));
+    all.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -132,9 +155,6 @@ mod tests {
         let last = "app = \"app8\"\naddresses = { s0 = \"tcp://127.0.0.1:20014\", s1 = \"tcp://127.0.0.1:20015\" }";
         assert!(text.contains(last), "{text}");
         assert!(text.contains("name = \"app8\"\nweight = 8\n"), "{text}");
-        assert!(
-            text.contains("addresses = { s0 = \"127.0.0.1:20016\", s1 = \"127.0.0.1:20017\" }\nshared_key"),
-            "{text}"
-        );
+        assert_eq!(at(&[20_016, 20_017], ""), "s0 = \"127.0.0.1:20016\", s1 = \"127.0.0.1:20017\"");
     }
 }

@@ -4,7 +4,6 @@
 //! `vpfs-sim` in virtual time. Nothing here does I/O, reads a clock or starts a thread.
 
 pub mod device;
-pub mod isolation;
 mod latency;
 pub mod plan;
 

@@ -1,8 +1,7 @@
 //! The guarantees of the policy `isolation`, on models of a disk, of flash and of volumes, with no configuration but
 //! weights.
 //!
-//! `cargo test --release -p vpfs-sim --test isolation -- --nocapture` prints the measurements. `cargo xtask bench
-//! isolation` has more cases and all policies.
+//! `cargo test --release -p vpfs-sim --test isolation -- --nocapture` prints the measurements.
 #![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
 #![allow(clippy::print_stdout, reason = "measurements are printed")]
 
@@ -13,7 +12,6 @@ use std::time::Duration;
 use common::{ior, run};
 use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable, Weight};
 use vpfs_model::device::{DeviceProfile, HddProfile, VolumeProfile};
-use vpfs_model::isolation::kept;
 use vpfs_model::plan::{Interactive, Ior, Phase};
 use vpfs_sim::{App, Layout, LinkProfile, PolicySpec, Results, Scenario, ServerGroup};
 
@@ -85,8 +83,8 @@ impl Case {
         let together = self.run(kind, vec![self.small(), self.large()]);
         let (small, large) = (Measured::of(&together, 0), Measured::of(&together, 1));
         Kept {
-            small: kept(small.rate, small_alone.rate),
-            large: kept(large.rate, large_alone.rate),
+            small: small.rate / small_alone.rate,
+            large: large.rate / large_alone.rate,
             mean: small.mean / small_alone.mean,
             p90_ms: small.p90 * 1e3,
             p99_ms: small.p99 * 1e3,

@@ -37,4 +37,4 @@ mod transport;
 
 pub use client::{Client, ClientOptions, CreateOptions, File};
 pub use device::DeviceClock;
-pub use server::{ClusterConfig, EmbeddedCluster, StorageKind};
+pub use server::{ClusterConfig, EmbeddedCluster};

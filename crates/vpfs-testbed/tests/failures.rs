@@ -1,4 +1,4 @@
-//! Servers that stop and start, clients that misbehave, clusters that are restarted.
+//! Servers that stop and start, clients that misbehave.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a panic is the report; sizes are small")]
 
@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use vpfs_testbed::client::{ClientError, Errno};
 use vpfs_testbed::fsconfig::FsConfig;
-use vpfs_testbed::{Client, ClientOptions, ClusterConfig, CreateOptions, EmbeddedCluster, StorageKind};
+use vpfs_testbed::{Client, ClientOptions, ClusterConfig, CreateOptions, EmbeddedCluster};
 use vpfs_wire::bmi::{self, Header, Tag};
 use vpfs_wire::pvfs2::{Capability, Handle, Op, Reply, ReplyBody, Request, RequestBody, reply, request};
 
@@ -91,56 +91,6 @@ async fn a_dead_server_is_reported_after_the_last_attempt() {
     let error = client.read_at(&file, 0, 10).await.unwrap_err();
     assert!(matches!(&error, ClientError::Connection { .. }), "{error}");
     assert!(error.to_string().contains(&cluster.addresses()[1].to_string()), "{error}");
-}
-
-#[tokio::test]
-async fn a_directory_store_outlives_the_cluster() {
-    let directory = tempfile::tempdir().unwrap();
-    let config =
-        || ClusterConfig { storage: StorageKind::Directory(directory.path().to_owned()), ..ClusterConfig::new(3) };
-    let data = pattern(1, 700_000);
-    let first = EmbeddedCluster::start(config()).await.unwrap();
-    let client_1 = client(&first).await;
-    client_1.mkdir("/d", 0o750).await.unwrap();
-    let file = client_1.create("/d/f", &CreateOptions::simple_stripe(12_345)).await.unwrap();
-    client_1.write_at(&file, 0, data.clone()).await.unwrap();
-    client_1.create("/d/stuffed", &CreateOptions::default()).await.unwrap();
-    client_1.create("/d/gone", &CreateOptions::default()).await.unwrap();
-    client_1.remove("/d/gone").await.unwrap();
-    client_1.symlink("d/f", "/link").await.unwrap();
-    let stat = client_1.stat("/d/f").await.unwrap();
-    first.shutdown().await.unwrap();
-
-    for round in 0..2 {
-        let again = EmbeddedCluster::start(config()).await.unwrap();
-        let client = client(&again).await;
-        assert_eq!(client.stat("/d/f").await.unwrap(), stat, "round {round}");
-        assert_eq!(client.stat("/d").await.unwrap().mode, 0o750);
-        assert_eq!(client.readdir("/d").await.unwrap().len(), 2);
-        assert_eq!(client.readlink("/link").await.unwrap(), "d/f");
-        let file = client.open("/d/f").await.unwrap();
-        assert!(client.read_at(&file, 0, 700_000).await.unwrap() == data);
-        let grown = client.open("/d/stuffed").await.unwrap();
-        client.write_at(&grown, round * 100_000, pattern(round, 100_000)).await.unwrap();
-        assert_eq!(client.size(&grown).await.unwrap(), (round + 1) * 100_000);
-        again.shutdown().await.unwrap();
-    }
-}
-
-#[tokio::test]
-async fn a_torn_log_is_cut_where_it_is_torn() {
-    let directory = tempfile::tempdir().unwrap();
-    let config =
-        || ClusterConfig { storage: StorageKind::Directory(directory.path().to_owned()), ..ClusterConfig::new(1) };
-    let first = EmbeddedCluster::start(config()).await.unwrap();
-    client(&first).await.mkdir("/kept", 0o755).await.unwrap();
-    first.shutdown().await.unwrap();
-    let log = directory.path().join("namespace.log");
-    let mut bytes = std::fs::read(&log).unwrap();
-    bytes.extend_from_slice(&[200, 0, 0, 0, 1, 2, 3, 4, 5]);
-    std::fs::write(&log, bytes).unwrap();
-    let again = EmbeddedCluster::start(config()).await.unwrap();
-    assert_eq!(client(&again).await.readdir("/").await.unwrap().len(), 1);
 }
 
 #[tokio::test]

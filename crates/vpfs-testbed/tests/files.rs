@@ -145,30 +145,6 @@ async fn a_full_server_refuses_and_continues() {
     check(&client, &file, &pattern(2, 1 << 20), "after the refusal").await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn many_tasks_share_one_client() {
-    let cluster = cluster(4).await;
-    let client = client(&cluster).await;
-    let tasks: Vec<_> = (0..32_u64)
-        .map(|n| {
-            let client = client.clone();
-            tokio::spawn(async move {
-                let file = client.create(&format!("/t{n}"), &CreateOptions::default()).await.unwrap();
-                let data = pattern(n, 300_000 + n as usize);
-                for (at, piece) in (0..).step_by(70_000).zip(data.chunks(70_000)) {
-                    client.write_at(&file, at, data.slice_ref(piece)).await.unwrap();
-                }
-                client.fsync(&file).await.unwrap();
-                check(&client, &file, &data, "shared").await;
-            })
-        })
-        .collect();
-    for task in tasks {
-        task.await.unwrap();
-    }
-    assert_eq!(client.readdir("/").await.unwrap().len(), 32);
-}
-
 #[tokio::test]
 async fn device_models_are_in_the_io_path() {
     let mut config = ClusterConfig::new(1);

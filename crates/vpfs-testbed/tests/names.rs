@@ -4,36 +4,11 @@
 
 mod common;
 
-use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use common::{client, cluster, options, pattern};
 use vpfs_testbed::client::{Errno, FileKind, Stat};
 use vpfs_testbed::{Client, ClientOptions, CreateOptions};
-
-#[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_entries_are_listed_once_each() {
-    const ENTRIES: usize = 10_300;
-    let cluster = cluster(4).await;
-    let client = client(&cluster).await;
-    client.mkdir("/many", 0o755).await.unwrap();
-    let name = |n: usize| format!("an_entry_with_quite_a_long_name_{n:06}");
-    let tasks = (0..20).map(|task| {
-        let client = client.clone();
-        tokio::spawn(async move {
-            for n in (task..ENTRIES).step_by(20) {
-                client.create(&format!("/many/{}", name(n)), &CreateOptions::basic()).await.unwrap();
-            }
-        })
-    });
-    for task in tasks.collect::<Vec<_>>() {
-        task.await.unwrap();
-    }
-    let listed: Vec<String> = client.readdir("/many").await.unwrap().into_iter().map(|entry| entry.name).collect();
-    let distinct: BTreeSet<String> = listed.iter().cloned().collect();
-    assert_eq!(listed.len(), ENTRIES);
-    assert_eq!(distinct, (0..ENTRIES).map(name).collect());
-}
 
 async fn names(client: &Client, path: &str) -> Vec<String> {
     client.readdir(path).await.unwrap().into_iter().map(|entry| entry.name).collect()

@@ -15,8 +15,8 @@ use vpfs_wire::pvfs2::attr::mask;
 use vpfs_wire::pvfs2::preq::Node;
 use vpfs_wire::pvfs2::reply::{self, SmallIoResult};
 use vpfs_wire::pvfs2::{
-    Attr, Capability, Columns, Columns3, Credential, Handle, HandleRanges, IoType, KeyVal, ObjType, Preq, Reply,
-    ReplyBody, Request, RequestBody, request,
+    Attr, Capability, Columns, Credential, Handle, HandleRanges, IoType, KeyVal, ObjType, Preq, Reply, ReplyBody,
+    Request, RequestBody, request,
 };
 
 const FS: i32 = 1001;
@@ -131,10 +131,6 @@ async fn extended_attributes() {
     let names = client(&cluster).await.xattr_names("/").await.unwrap();
     assert_eq!(names, [b"user.a", b"user.b"]);
     assert_eq!(raw.ask(list(17)).await, Err(Errno::EINVAL));
-    let add = Columns3(vec![(key("b"), KeyVal(vec![2, 0, 0, 0]), 4)]);
-    let add = request::AtomicEattr { handle, fs: FS, flags: 0, opcode: 0xadd, entries: add };
-    assert_eq!(raw.get::<reply::AtomicEattr>(add).await.values.0, [(KeyVal(vec![5, 0, 0, 0]), 0)]);
-    assert_eq!(raw.get::<reply::GetEattr>(get("b", 4)).await.values.0, [(KeyVal(vec![7, 0, 0, 0]), 0)]);
     let remove = || request::DelEattr { handle, fs: FS, key: key("a") };
     assert_eq!(raw.ask(remove()).await, Ok(ReplyBody::Empty));
     assert_eq!(raw.ask(remove()).await, Err(Errno::ENOENT));

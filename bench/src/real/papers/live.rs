@@ -51,7 +51,7 @@ pub(super) fn run(trial: &Trial, place: &Place<'_>, seed: u64) -> Result<Outcome
     let runtime = runtime.map_err(|error| format!("cannot start threads: {error}"))?;
     let limited = async { tokio::time::timeout(LIMIT, applications(trial, &direct, &urls, seed)).await };
     let (apps, time) = runtime.block_on(limited).map_err(|_| format!("not done after {LIMIT:?}"))??;
-    let used = |proxies: &Proxies<'_>| {
+    let used = |proxies: &Proxies| {
         let (processors, memory_bytes) = proxies.used()?;
         let (processor_seconds, seconds) = (processors.as_secs_f64(), time.as_secs_f64());
         Ok::<_, String>(Used { processor_seconds, seconds, memory_bytes })

@@ -30,7 +30,7 @@ pub(super) struct AppOutcome {
     /// The latency that 95 in 100 calls keep: of data and of metadata, or of each phase, the largest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) p95_latency_seconds: Option<f64>,
-    /// Bytes in each second since its start.
+    /// Bytes in each second since the start of the first application.
     pub(super) bytes_series: Vec<u64>,
     /// Live: operations and bytes a second by phase.
     pub(super) phases: Vec<PhaseRate>,
@@ -87,6 +87,7 @@ impl AppOutcome {
     pub(super) fn live(app: &App, report: &Report) -> Self {
         let phases: Vec<&PhaseReport> = report.phases.iter().filter(|report| counts(app, report.phase)).collect();
         let latencies: Vec<Latency> = phases.iter().map(|report| report.latency).collect();
+        let before = std::iter::repeat_n(0, usize::try_from(app.start.as_secs()).unwrap_or_default());
         let rate = |report: &&PhaseReport| PhaseRate {
             phase: report.phase.to_string(),
             operations_per_second: report.operations_per_second,
@@ -100,7 +101,7 @@ impl AppOutcome {
             operations: phases.iter().map(|report| report.operations).sum(),
             mean_latency_seconds: mean(&latencies),
             p95_latency_seconds: Some(p95(&latencies)),
-            bytes_series: report.timeline.samples.iter().map(|sample| sample.bytes).collect(),
+            bytes_series: before.chain(report.timeline.samples.iter().map(|sample| sample.bytes)).collect(),
             phases: phases.iter().map(rate).collect(),
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use vpfs_wire::bmi::Tag;
 
-use crate::common::load::write_and_verify;
+use crate::common::load::disturbed;
 use crate::common::raw::{self, Peer};
 use crate::common::{Front, Network, Site};
 
@@ -47,43 +47,12 @@ async fn operations_in_progress_finish_and_no_new_ones_start() {
 /// Clients with many concurrent operations do not notice a restart of the daemon: draining interrupts none of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_survive_restarts_of_the_daemon() {
-    let mut site = Site::start(2, "").await;
-    let mut tasks = write_and_verify(&[site.client().await, site.client().await], 100).await;
-    let (mut restarts, mut ended) = (0, 0);
-    while ended < 8 {
-        if let Some(task) = tasks.try_join_next() {
-            task.unwrap();
-            ended += 1;
-        }
-        if site.totals("host:127.0.0.1").bytes < 6_000_000 {
-            tokio::task::yield_now().await;
-            continue;
-        }
-        assert_eq!(site.daemon.drain().await, 0);
-        site.daemon = site.network.daemon("").await;
-        restarts += 1;
-    }
-    assert!(restarts > 2, "{restarts} restarts");
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_does_not_end_in_time_is_cut_off() {
-    let Front { server: fake, network, daemon } = Front::start("[limits]\ndrain_timeout = \"20s\"\n").await;
-    let mut stuck = Vec::new();
-    for _ in 0..3 {
-        let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
-        client.send(raw::metadata(1)).await;
-        assert_eq!(server.tag().await, Tag(1));
-        stuck.push((client, server));
-    }
-    let begin = tokio::time::Instant::now();
-    assert_eq!(daemon.drain().await, 3);
-    // Virtual time: only the limit ended it.
-    assert_eq!(begin.elapsed().as_secs(), 20);
-    for (mut client, mut server) in stuck {
-        assert_eq!(client.end().await, Some(ErrorKind::ConnectionReset));
-        assert!(server.receive().await.is_err());
-    }
+    disturbed(Site::start(2, "").await, 100, 6_000_000, async |site| {
+        let Site { cluster, network, daemon } = site;
+        assert_eq!(daemon.drain().await, 0);
+        Site { daemon: network.daemon("").await, cluster, network }
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -1,51 +1,17 @@
 //! Servers and proxies fail and return: clients see the behaviour of a dead server, and continue.
 
 use std::io::ErrorKind;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tracing::Level;
-use vpfs_testbed::{Client, CreateOptions};
+use vpfs_testbed::CreateOptions;
 use vpfs_wire::bmi::Tag;
 
+use crate::common::load::disturbed;
 use crate::common::log::Log;
 use crate::common::raw::{self, Peer};
 use crate::common::{Front, Site, pattern};
-
-const PIECE: usize = 120_000;
-const PIECES: u64 = 60;
-
-/// Writes a file piece by piece, reads each piece back, and finally the whole file.
-async fn write_and_verify(client: Client, number: u64, progress: Arc<watch::Sender<u64>>) {
-    let file = client.create(&format!("/{number}"), &CreateOptions::simple_stripe(20_000)).await.unwrap();
-    let data = |piece: u64| pattern(number << 32 | piece, PIECE);
-    for piece in 0..PIECES {
-        client.write_at(&file, piece * PIECE as u64, data(piece)).await.unwrap();
-        assert!(client.read_at(&file, piece * PIECE as u64, PIECE).await.unwrap() == data(piece), "{number}/{piece}");
-        progress.send_modify(|count| *count += 1);
-    }
-    for piece in 0..PIECES {
-        assert!(client.read_at(&file, piece * PIECE as u64, PIECE).await.unwrap() == data(piece), "{number}/{piece}");
-    }
-}
-
-/// Five working clients, and their progress.
-async fn load(site: &Site) -> (JoinSet<()>, watch::Receiver<u64>) {
-    let progress = Arc::new(watch::Sender::new(0));
-    let mut tasks = JoinSet::new();
-    for number in 0..5 {
-        tasks.spawn(write_and_verify(site.client().await, number, Arc::clone(&progress)));
-    }
-    (tasks, progress.subscribe())
-}
-
-async fn finish(mut tasks: JoinSet<()>) {
-    while let Some(ended) = tasks.join_next().await {
-        ended.unwrap();
-    }
-}
 
 /// All slots of every server are free again, otherwise these large requests would wait for ever.
 async fn still_works(site: &Site) {
@@ -56,30 +22,22 @@ async fn still_works(site: &Site) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_recover_when_a_server_is_killed_and_restarted() {
-    let site = Site::start(3, "[scheduler]\ndepth = 5\n").await;
-    let (tasks, mut progress) = load(&site).await;
-    for round in 1..=6 {
-        progress.wait_for(|count| *count >= round * 30).await.unwrap();
-        let server = round as usize % 3;
+async fn clients_recover_when_a_server_or_the_daemon_is_killed_and_restarted() {
+    const SETTINGS: &str = "[scheduler]\ndepth = 5\n";
+    let server = AtomicUsize::new(0);
+    let site = disturbed(Site::start(3, SETTINGS).await, 100, 4_000_000, async |site| {
+        let server = server.fetch_add(1, Ordering::Relaxed) % 3;
         site.cluster.stop_server(server).await;
         site.cluster.restart_server(server).await.unwrap();
-    }
-    finish(tasks).await;
-    still_works(&site).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_recover_when_the_daemon_is_killed_and_restarted() {
-    let mut site = Site::start(3, "[scheduler]\ndepth = 5\n").await;
-    let (tasks, mut progress) = load(&site).await;
-    for round in 1..=6 {
-        progress.wait_for(|count| *count >= round * 30).await.unwrap();
-        drop(site.daemon);
-        site.daemon = site.network.daemon("[scheduler]\ndepth = 5\n").await;
-    }
-    finish(tasks).await;
-    still_works(&site).await;
+        site
+    });
+    still_works(&site.await).await;
+    let site = disturbed(Site::start(3, SETTINGS).await, 100, 4_000_000, async |site| {
+        let Site { cluster, network, daemon } = site;
+        drop(daemon);
+        Site { daemon: network.daemon(SETTINGS).await, cluster, network }
+    });
+    still_works(&site.await).await;
 }
 
 #[tokio::test]

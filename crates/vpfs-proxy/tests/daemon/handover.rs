@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 use vpfs_proxy::{Daemon, Inheritance, Offer};
 use vpfs_wire::bmi::Tag;
 
-use crate::common::load::write_and_verify;
+use crate::common::load::disturbed;
 use crate::common::raw::{self, FakeServer};
 use crate::common::{Front, Network, Site};
 
@@ -66,42 +66,13 @@ async fn requests_continue_where_they_were() {
 /// Clients with many concurrent operations do not notice any of many upgrades: no connection ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_do_not_notice_upgrades() {
-    let mut site = Site::start(2, "").await;
-    let clients = [site.client().await, site.client().await];
-    let mut tasks = write_and_verify(&clients, 200).await;
-    let (mut upgrades, mut ended) = (0, 0);
-    while ended < 8 {
-        if let Some(task) = tasks.try_join_next() {
-            task.unwrap();
-            ended += 1;
-        }
-        if site.totals("host:127.0.0.1").bytes < 3_000_000 {
-            tokio::task::yield_now().await;
-            continue;
-        }
-        let (successor, counts) = upgrade(&site.network, site.daemon, "").await;
-        site.daemon = successor;
+    disturbed(Site::start(2, "").await, 200, 3_000_000, async |site| {
+        let Site { cluster, network, daemon } = site;
+        let (daemon, counts) = upgrade(&network, daemon, "").await;
         assert_eq!(counts, (4, 0), "each client has a connection to each of two servers");
-        upgrades += 1;
-    }
-    assert!(upgrades > 4, "{upgrades} upgrades");
-}
-
-#[tokio::test]
-async fn a_successor_that_does_not_start_changes_nothing() {
-    let front = Front::start("").await;
-    let (mut client, mut server) = front.pair().await;
-    let (ours, theirs) = UnixStream::pair().unwrap();
-    drop(theirs);
-    assert!(front.daemon.offer(ours).await.is_err());
-    let (ours, theirs) = UnixStream::pair().unwrap();
-    let receiving = tokio::task::spawn_blocking(|| Inheritance::receive(theirs).map(drop));
-    let error = front.daemon.offer(ours).await.err().unwrap();
-    assert_eq!(error.to_string(), "it ended before it was ready; its log says why");
-    receiving.await.unwrap().unwrap();
-    client.send(raw::metadata(1)).await;
-    assert_eq!(server.tag().await, Tag(1));
-    let (_client, _server) = front.pair().await;
+        Site { daemon, cluster, network }
+    })
+    .await;
 }
 
 #[tokio::test]

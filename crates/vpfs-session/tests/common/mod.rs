@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test may unwrap: its panic is the report")]
 
 pub(crate) mod messages;
-pub(crate) mod world;
 
 #[path = "../../../../fuzz/src/session.rs"]
 #[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]

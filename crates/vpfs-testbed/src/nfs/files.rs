@@ -42,7 +42,7 @@ impl Files {
     fn attr(&self, id: u64) -> Result<fattr3> {
         let mut attr = self.tree().attr(id)?.clone();
         if attr.type_ == ftype3::NF3REG {
-            attr.size = self.storage.quick().size(id);
+            attr.size = self.storage.store.size(id);
             attr.used = attr.size;
         }
         Ok(attr)
@@ -58,15 +58,11 @@ impl Files {
         self.tree().set(id, new, now())?;
         if let Nfs3Option::Some(size) = new.size {
             self.tree().file(id)?;
-            self.storage.quick().truncate(id, size).map_err(|error| status(&error))?;
+            self.storage.store.truncate(id, size).map_err(|error| status(&error))?;
             self.tree().touch(id, now())?;
         }
         self.storage.log_metadata().await;
         Ok(())
-    }
-
-    fn forget(&self, removed: u64) -> Result<()> {
-        self.storage.quick().remove(removed).map_err(|error| status(&error))
     }
 }
 
@@ -88,11 +84,11 @@ impl NfsReadFileSystem for Files {
     async fn read(&self, id: &FileHandleU64, offset: u64, count: u32) -> Result<(Vec<u8>, bool)> {
         let id = id.as_u64();
         self.tree().file(id)?;
-        let end = offset.saturating_add(count.min(READ_MAX).into()).min(self.storage.quick().size(id));
+        let end = offset.saturating_add(count.min(READ_MAX).into()).min(self.storage.store.size(id));
         self.access(IoKind::Read, id, offset, end.saturating_sub(offset)).await;
         let len = usize::try_from(end.saturating_sub(offset)).unwrap_or(0);
-        let data = self.storage.quick().read(id, offset, len).map_err(|error| status(&error))?;
-        let is_end = offset + data.len() as u64 >= self.storage.quick().size(id);
+        let data = self.storage.store.read(id, offset, len);
+        let is_end = offset + data.len() as u64 >= self.storage.store.size(id);
         Ok((data.into(), is_end))
     }
 
@@ -123,11 +119,11 @@ impl NfsFileSystem for Files {
         let id = id.as_u64();
         self.tree().file(id)?;
         self.access(IoKind::Write, id, offset, data.len() as u64).await;
-        self.storage.quick().write(id, offset, data).map_err(|error| status(&error))?;
+        self.storage.store.write(id, offset, data).map_err(|error| status(&error))?;
         let touched = self.tree().touch(id, now());
         if touched.is_err() {
             // The file was removed meanwhile, so nothing else will free what was just written.
-            self.forget(id)?;
+            self.storage.store.remove(id);
         }
         touched?;
         Ok((self.attr(id)?, stable_how::FILE_SYNC))
@@ -167,7 +163,7 @@ impl NfsFileSystem for Files {
 
     async fn remove(&self, dir: &FileHandleU64, name: &filename3<'_>) -> Result<()> {
         let removed = self.tree().remove(dir.as_u64(), name.as_ref(), now())?;
-        self.forget(removed)?;
+        self.storage.store.remove(removed);
         self.storage.log_metadata().await;
         Ok(())
     }
@@ -181,7 +177,7 @@ impl NfsFileSystem for Files {
     ) -> Result<()> {
         let (old, new) = ((from.as_u64(), old.as_ref()), (to.as_u64(), new.as_ref()));
         let replaced = self.tree().rename(old, new, now())?;
-        replaced.map_or(Ok(()), |replaced| self.forget(replaced))?;
+        replaced.into_iter().for_each(|replaced| self.storage.store.remove(replaced));
         self.storage.log_metadata().await;
         Ok(())
     }
@@ -227,7 +223,6 @@ fn status(error: &StoreError) -> nfsstat3 {
     match error {
         StoreError::Full { .. } => nfsstat3::NFS3ERR_NOSPC,
         StoreError::TooLarge { .. } => nfsstat3::NFS3ERR_FBIG,
-        StoreError::Io(_) => nfsstat3::NFS3ERR_IO,
     }
 }
 

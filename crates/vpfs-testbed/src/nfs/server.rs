@@ -69,7 +69,7 @@ impl NfsServer {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("`{export}` cannot name an export")));
         }
         let device = DeviceHandle::start(&config.device, config.clock);
-        let store = Arc::new(MemoryStore::new(config.capacity_bytes));
+        let store = MemoryStore::new(config.capacity_bytes);
         let files = Files::new(Storage::new(store, device, config.metadata_write_bytes));
         let mut listener = NFSTcpListener::bind(&config.listen.to_string(), files).await?;
         listener.with_export_name(export);

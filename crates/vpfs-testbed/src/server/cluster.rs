@@ -1,18 +1,18 @@
 //! State shared by the servers of one cluster: configuration, names, and each server's storage.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use vpfs_wire::pvfs2::{Errno, Handle, Text};
 
 use super::ServerLimits;
-use super::namespace::{Journal, Namespace};
+use super::namespace::Namespace;
 use vpfs_model::device::{Io, IoKind};
 
 use crate::device::DeviceHandle;
 use crate::fsconfig::FsConfig;
-use crate::store::{ObjectStore, StoreError};
+use crate::store::{MemoryStore, StoreError};
 
 /// Object number of a server's metadata log on its device, larger than any handle.
 const LOG_OBJECT: u64 = u64::MAX;
@@ -28,21 +28,14 @@ pub(crate) struct Cluster {
     pub(crate) limits: ServerLimits,
     pub(crate) started: Instant,
     namespace: Mutex<Namespace>,
-    journal: Option<Arc<Journal>>,
     /// New files placed so far; spreads their first datafiles.
     placed: AtomicU64,
 }
 
 impl Cluster {
-    pub(crate) fn new(
-        config: FsConfig,
-        storage: Vec<Storage>,
-        limits: ServerLimits,
-        namespace: Namespace,
-        journal: Option<Arc<Journal>>,
-    ) -> Self {
+    pub(crate) fn new(config: FsConfig, storage: Vec<Storage>, limits: ServerLimits, namespace: Namespace) -> Self {
         let (namespace, config_text, started) = (Mutex::new(namespace), config.to_text().into(), Instant::now());
-        Self { config, config_text, storage, limits, started, namespace, journal, placed: AtomicU64::new(0) }
+        Self { config, config_text, storage, limits, started, namespace, placed: AtomicU64::new(0) }
     }
 
     /// The namespace, locked. Never hold it across an await.
@@ -60,20 +53,12 @@ impl Cluster {
     pub(crate) fn next_placement(&self) -> u64 {
         self.placed.fetch_add(1, Ordering::Relaxed)
     }
-
-    /// Waits until all changes made so far are logged.
-    pub(crate) async fn catch_up(&self) -> Result<(), Errno> {
-        match &self.journal {
-            Some(journal) => journal.catch_up().await.map_err(|_| Errno::EIO),
-            None => Ok(()),
-        }
-    }
 }
 
 /// The data of one server, and the device model that determines how long accesses take.
 #[derive(Debug)]
 pub(crate) struct Storage {
-    store: Arc<dyn ObjectStore>,
+    pub(crate) store: MemoryStore,
     pub(crate) device: DeviceHandle,
     /// Bytes that each metadata change writes to the device's log; 0 for none.
     metadata_bytes: u64,
@@ -81,26 +66,8 @@ pub(crate) struct Storage {
 }
 
 impl Storage {
-    pub(crate) fn new(store: Arc<dyn ObjectStore>, device: DeviceHandle, metadata_bytes: u64) -> Self {
+    pub(crate) fn new(store: MemoryStore, device: DeviceHandle, metadata_bytes: u64) -> Self {
         Self { store, device, metadata_bytes, log_offset: AtomicU64::new(0) }
-    }
-
-    /// Calls that never wait for a disk: sizes and usage.
-    pub(crate) fn quick(&self) -> &dyn ObjectStore {
-        &*self.store
-    }
-
-    /// Runs a call that may wait for a disk, on a thread where it does not block other tasks.
-    pub(crate) async fn run<R: Send + 'static>(
-        &self,
-        call: impl FnOnce(&dyn ObjectStore) -> Result<R, StoreError> + Send + 'static,
-    ) -> Result<R, StoreError> {
-        if !self.store.may_block() {
-            return call(&*self.store);
-        }
-        let store = Arc::clone(&self.store);
-        let done = tokio::task::spawn_blocking(move || call(&*store)).await;
-        done.unwrap_or_else(|failed| Err(StoreError::Io(failed.into())))
     }
 
     /// The device time of a metadata change: one sequential write to its log.
@@ -118,7 +85,6 @@ pub(crate) fn errno_of(error: &StoreError) -> Errno {
     match error {
         StoreError::Full { .. } => Errno::ENOSPC,
         StoreError::TooLarge { .. } => Errno::EFBIG,
-        StoreError::Io(_) => Errno::EIO,
     }
 }
 

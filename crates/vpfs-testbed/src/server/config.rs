@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use vpfs_model::device::DeviceProfile;
@@ -31,8 +30,6 @@ pub struct ClusterConfig {
     /// Bytes that each change of names or attributes writes to its server's device; 0 makes them free. Reading metadata
     /// is always free, because it is in memory.
     pub metadata_write_bytes: u64,
-    /// Where bytes and names are kept.
-    pub storage: StorageKind,
     /// Largest number of bytes that each server stores.
     pub capacity_bytes: u64,
     /// Largest number of files, directories, datafiles and links in the cluster.
@@ -47,15 +44,6 @@ pub struct ClusterConfig {
     pub reply_timeout: Duration,
     /// Limits on what clients can make a server do concurrently.
     pub limits: ServerLimits,
-}
-
-/// Where a cluster keeps its bytes and names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StorageKind {
-    /// In memory, lost when the cluster ends.
-    Memory,
-    /// In a directory; a cluster with the same number of servers that is started on it again finds everything.
-    Directory(PathBuf),
 }
 
 /// Limits on what clients can make one server do concurrently.
@@ -88,7 +76,6 @@ impl ClusterConfig {
             devices: vec![DeviceProfile::None],
             clock: DeviceClock::default(),
             metadata_write_bytes: 4096,
-            storage: StorageKind::Memory,
             capacity_bytes: 8 << 30,
             objects_max: 4_000_000,
             flow_buffer_bytes: fs.flow_buffer_bytes,

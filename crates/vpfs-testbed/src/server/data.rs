@@ -92,13 +92,13 @@ impl Server {
             let bytes = next_chunk(&mut data, &chunk).await?;
             if failed.is_none() {
                 writes.push(self.storage().access(IoKind::Write, io.handle, &chunk), (chunk, bytes));
-                failed = self.store_written(io.handle, writes.pop_excess().await).await.err();
+                failed = self.store_written(io.handle, writes.pop_excess().await).err();
             }
         }
         while failed.is_none()
             && let Some(written) = writes.pop().await
         {
-            failed = self.store_written(io.handle, Some(written)).await.err();
+            failed = self.store_written(io.handle, Some(written)).err();
         }
         let completion = match failed {
             None => reply::WriteCompletion { total_completed: signed(io.total) }.into(),
@@ -162,7 +162,7 @@ impl Server {
         access::require(capability, needed)?;
         self.own_datafile(handle)?;
         let transfer = transfer.map_err(|_| Errno::EINVAL)?;
-        let size = self.storage().quick().size(handle.0);
+        let size = self.storage().store.size(handle.0);
         let total = match io_type {
             IoType::Read => transfer.read_bytes(size),
             IoType::Write => transfer.write_bytes(),
@@ -171,19 +171,19 @@ impl Server {
     }
 
     /// Stores a chunk that the device has taken.
-    async fn store_written(&self, handle: Handle, written: Option<(Chunk, Bytes)>) -> Result<(), Errno> {
+    fn store_written(&self, handle: Handle, written: Option<(Chunk, Bytes)>) -> Result<(), Errno> {
         let Some((chunk, bytes)) = written else { return Ok(()) };
-        self.storage().write(handle, chunk, bytes).await.map_err(|error| errno_of(&error))?;
+        self.storage().write(handle, &chunk, bytes).map_err(|error| errno_of(&error))?;
         if self.own_datafile(handle).is_err() {
             // The datafile was removed meanwhile, so nothing else will free what was just written.
-            let _ = self.storage().run(move |store| store.remove(handle.0)).await;
+            self.storage().store.remove(handle.0);
             return Err(Errno::ENOENT);
         }
         Ok(())
     }
 
     async fn send_chunk(&self, handle: Handle, chunk: Chunk, replies: &Replies) -> Result<(), FlowError> {
-        let segments = self.storage().read(handle, chunk).await?;
+        let segments = self.storage().read(handle, &chunk);
         replies.put(Outgoing::data(replies.tag, segments)?).await
     }
 
@@ -204,17 +204,17 @@ impl Server {
             IoType::Read if io.total + SMALL_REPLY_OVERHEAD > vpfs_wire::bmi::MAX_UNEXPECTED => Err(Errno::EINVAL),
             IoType::Read => {
                 self.storage().access(IoKind::Read, handle, &whole).done().await;
-                let segments = self.storage().read(handle, whole).await.map_err(|error| errno_of(&error))?;
+                let segments = self.storage().read(handle, &whole);
                 Ok(SmallIoResult::Read(segments.concat()))
             }
             IoType::Write if body.data.len() as u64 != io.total => Err(Errno::EINVAL),
             IoType::Write => {
                 self.storage().access(IoKind::Write, handle, &whole).done().await;
-                self.store_written(handle, Some((whole, body.data.into()))).await?;
+                self.store_written(handle, Some((whole, body.data.into())))?;
                 Ok(SmallIoResult::Written(signed(io.total)))
             }
         }?;
-        Ok(reply::SmallIo { bstream_size: signed(self.storage().quick().size(handle.0)), result }.into())
+        Ok(reply::SmallIo { bstream_size: signed(self.storage().store.size(handle.0)), result }.into())
     }
 }
 
@@ -240,29 +240,22 @@ impl Storage {
         Accesses(accesses)
     }
 
-    async fn write(&self, handle: Handle, chunk: Chunk, bytes: Bytes) -> Result<(), StoreError> {
-        self.run(move |store| {
-            let mut rest = bytes;
-            for run in coalesce(&chunk) {
-                let data = rest.split_to(clamp(run.len).min(rest.len()));
-                store.write(handle.0, run.physical, &data)?;
-            }
-            Ok(())
-        })
-        .await
+    fn write(&self, handle: Handle, chunk: &Chunk, mut rest: Bytes) -> Result<(), StoreError> {
+        for run in coalesce(chunk) {
+            let data = rest.split_to(clamp(run.len).min(rest.len()));
+            self.store.write(handle.0, run.physical, &data)?;
+        }
+        Ok(())
     }
 
     /// The bytes of a chunk. A datafile that was truncated meanwhile reads as zeros, because the length has already
     /// been announced.
-    async fn read(&self, handle: Handle, chunk: Chunk) -> Result<Vec<Bytes>, StoreError> {
-        self.run(move |store| {
-            let piece = |run: TransferPiece| {
-                let bytes = store.read(handle.0, run.physical, clamp(run.len))?;
-                Ok(if bytes.len() as u64 == run.len { bytes } else { padded(&bytes, clamp(run.len)) })
-            };
-            coalesce(&chunk).map(piece).collect()
-        })
-        .await
+    fn read(&self, handle: Handle, chunk: &Chunk) -> Vec<Bytes> {
+        let piece = |run: TransferPiece| {
+            let bytes = self.store.read(handle.0, run.physical, clamp(run.len));
+            if bytes.len() as u64 == run.len { bytes } else { padded(&bytes, clamp(run.len)) }
+        };
+        coalesce(chunk).map(piece).collect()
     }
 }
 

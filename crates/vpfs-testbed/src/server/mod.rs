@@ -14,20 +14,19 @@ mod ops;
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::net::TcpListener;
 
 pub(crate) use self::cluster::Storage;
 use self::cluster::{Cluster, now};
-pub use self::config::{ClusterConfig, ServerLimits, StorageKind};
+pub use self::config::{ClusterConfig, ServerLimits};
 use self::listener::{Listening, listen};
-use self::namespace::{Journal, Namespace};
+use self::namespace::Namespace;
 use self::ops::Server;
 use crate::device::DeviceHandle;
 use crate::fsconfig::FsConfig;
-use crate::store::{DirectoryStore, MemoryStore, ObjectStore};
+use crate::store::MemoryStore;
 
 /// A running cluster. Dropping it stops all servers at once.
 #[derive(Debug)]
@@ -47,9 +46,12 @@ impl EmbeddedCluster {
         }
         let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
         let fs = config.fs_config(&addresses)?;
-        let storage = open_storage(&config)?;
-        let (namespace, journal) = open_namespace(&config, &fs)?;
-        let cluster = Arc::new(Cluster::new(fs, storage, config.limits, namespace, journal));
+        let storage = (0..config.servers).map(|server| {
+            let device = DeviceHandle::start(&config.device_of(server), config.clock);
+            Storage::new(MemoryStore::new(config.capacity_bytes), device, config.metadata_write_bytes)
+        });
+        let namespace = Namespace::new(&fs, config.objects_max, now());
+        let cluster = Arc::new(Cluster::new(fs, storage.collect(), config.limits, namespace));
         let listening = listeners
             .into_iter()
             .enumerate()
@@ -76,7 +78,7 @@ impl EmbeddedCluster {
 
     /// Bytes stored on a server.
     pub fn used_bytes(&self, server: usize) -> u64 {
-        self.cluster.storage[server].quick().usage().used
+        self.cluster.storage[server].store.usage().used
     }
 
     /// Number of accesses that a server's device has not finished.
@@ -103,37 +105,7 @@ impl EmbeddedCluster {
         Ok(())
     }
 
-    /// Stops all servers and returns once all changes have been written.
-    pub async fn shutdown(self) -> io::Result<()> {
-        for server in 0..self.addresses.len() {
-            self.stop_server(server).await;
-        }
-        self.cluster.catch_up().await.map_err(|_| io::Error::other("the namespace log could not be written"))
-    }
-
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Option<Listening>>> {
         self.listening.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn open_storage(config: &ClusterConfig) -> io::Result<Vec<Storage>> {
-    let storage = |server: usize| {
-        let store: Arc<dyn ObjectStore> = match &config.storage {
-            StorageKind::Memory => Arc::new(MemoryStore::new(config.capacity_bytes)),
-            StorageKind::Directory(root) => {
-                Arc::new(DirectoryStore::open(root.join(format!("server{}", server + 1)), config.capacity_bytes)?)
-            }
-        };
-        let device = DeviceHandle::start(&config.device_of(server), config.clock);
-        Ok(Storage::new(store, device, config.metadata_write_bytes))
-    };
-    (0..config.servers).map(storage).collect()
-}
-
-fn open_namespace(config: &ClusterConfig, fs: &FsConfig) -> io::Result<(Namespace, Option<Arc<Journal>>)> {
-    let mut namespace = Namespace::new(fs, config.objects_max, now());
-    let StorageKind::Directory(root) = &config.storage else { return Ok((namespace, None)) };
-    let journal = Journal::open(Path::new(root), &mut namespace, now())?;
-    namespace.log_to(Arc::clone(&journal));
-    Ok((namespace, Some(journal)))
 }

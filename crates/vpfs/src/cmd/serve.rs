@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
 
 use vpfs_admin::events::Events;
 use vpfs_config::units::{Size, parse_size};
@@ -10,7 +9,7 @@ use vpfs_config::{LogLevel, Protocol};
 use vpfs_core::Bytes;
 use vpfs_model::device::DeviceProfile;
 use vpfs_testbed::nfs::{NfsConfig, NfsServer};
-use vpfs_testbed::{ClusterConfig, EmbeddedCluster, StorageKind};
+use vpfs_testbed::{ClusterConfig, EmbeddedCluster};
 
 use crate::exit::Exit;
 use crate::log;
@@ -19,13 +18,12 @@ use crate::signals::Stop;
 /// Run embedded servers that speak the OrangeFS protocol, or one of NFSv3, for tests and trials
 ///
 /// Stock OrangeFS tools and pvfs2fuse can use them, or clients of NFSv3. With a device model, requests take as long as
-/// they would on that device, so contention is realistic and repeatable. Not for production: there is no replication,
-/// no server-to-server protocol, and with NFS no access control and no links.
+/// they would on that device, so contention is realistic and repeatable. Not for production: files are in
+/// memory and lost on exit, there is no server-to-server protocol, and with NFS no access control and no links.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs serve                                    four servers in memory at 127.0.0.1:6334 to 6337\n  \
     vpfs serve --device hdd --servers 2           two servers, each as slow as a disk\n  \
-    vpfs serve --storage /var/tmp/pfs             keep the files in a directory\n  \
     vpfs serve --protocol nfs --device hdd        a server of NFSv3 and its mount protocol at 127.0.0.1:2049")]
 pub(crate) struct Serve {
     /// What the servers speak
@@ -43,11 +41,6 @@ pub(crate) struct Serve {
 
     #[arg(long, value_name = "NAME", default_value = "none", value_parser = device, help = device_help())]
     device: DeviceProfile,
-
-    /// Keep files in this directory, which is created if it does not exist; not with NFS [default: in memory, lost on
-    /// exit]
-    #[arg(long, value_name = "DIR")]
-    storage: Option<PathBuf>,
 
     /// Storage capacity of each server
     #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = parse_size)]
@@ -111,9 +104,6 @@ impl Serve {
         config.fs_name.clone_from(&self.name);
         config.capacity_bytes = self.capacity.0;
         config.devices = vec![self.device.clone()];
-        if let Some(directory) = &self.storage {
-            config.storage = StorageKind::Directory(directory.clone());
-        }
         Ok(config)
     }
 
@@ -122,9 +112,6 @@ impl Serve {
         let SocketAddr::V4(listen) = self.listen(2049)? else { return refused("--listen: only IPv4 is supported") };
         if self.servers.is_some_and(|servers| servers != 1) {
             return refused("--servers: an export has one server");
-        }
-        if self.storage.is_some() {
-            return refused("--storage: files are kept in memory only");
         }
         let (export, device) = (self.name.clone(), self.device.clone());
         Ok(NfsConfig { listen, export, device, capacity_bytes: self.capacity.0, ..NfsConfig::default() })
@@ -146,6 +133,6 @@ impl Serve {
         }
         println!("serving {} ({} for each server); stop with Ctrl-C", cluster.url(), Size(self.capacity));
         stop.asked().await;
-        cluster.shutdown().await
+        Ok(())
     }
 }

@@ -1,7 +1,6 @@
 //! The part of its stand-alone throughput that each of two applications keeps while they run side by side.
 
 use serde::Serialize;
-use vpfs_model::isolation;
 use vpfs_model::plan::Phase;
 
 use super::MB;
@@ -30,7 +29,7 @@ pub fn kept(small: Pair<'_>, large: Pair<'_>) -> Kept {
     let of = |pair: Pair<'_>| {
         let rate = |report| data(report).map(|phase| phase.operations_per_second);
         let (alone, beside) = (rate(pair.alone)?, rate(pair.beside)?);
-        Some(isolation::kept(beside, alone)).filter(|kept| kept.is_finite())
+        Some(beside / alone).filter(|kept| kept.is_finite())
     };
     Kept { small: of(small), large: of(large) }
 }

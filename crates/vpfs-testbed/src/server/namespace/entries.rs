@@ -76,10 +76,6 @@ impl Entries {
         let entries = rest.by_ref().take(count).map(|(_, name)| (name.clone(), self.by_name[name].handle)).collect();
         Page { entries, next: rest.next().map(|(place, _)| *place) }
     }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Text, Handle)> {
-        self.by_place.values().map(|name| (name, self.by_name[name].handle))
-    }
 }
 
 #[cfg(test)]

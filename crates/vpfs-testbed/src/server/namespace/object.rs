@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use vpfs_wire::pvfs2::attr::{Datafiles, DirHint, DirInfo, DistDir, mask};
+use vpfs_wire::pvfs2::attr::{Datafiles, DirHint, DistDir, mask};
 use vpfs_wire::pvfs2::{Attr, Dist, Handle, KeyVal, ObjType, Padded, Text};
 
 use super::entries::Entries;
@@ -93,50 +93,6 @@ impl Object {
             stuffed_size: stuffed.then_some(0),
             ..Attr::default()
         }
-    }
-
-    /// Everything except extended attributes and entries, as stored in the log: as on the wire, but with all datafiles
-    /// of a stuffed file, and with the directory instead of the handles of a dirdata object.
-    pub(super) fn to_log(&self) -> Attr {
-        let mut attr = self.common_attr();
-        match &self.kind {
-            Kind::File(layout) => {
-                attr.dist = Some(layout.dist.clone());
-                attr.datafiles = Some(datafiles(&layout.datafiles, layout.hint_flags));
-            }
-            Kind::Directory { dirdata, hint } => {
-                attr.distdir = Some(single_distdir(*dirdata));
-                attr.dir = hint.clone().map(|hint| DirInfo { dirent_count: 0, hint });
-                attr.mask |= mask::DIR_HINT;
-            }
-            Kind::Dirdata { directory, .. } => attr.distdir = Some(single_distdir(*directory)),
-            Kind::Symlink(target) => attr.target.clone_from(target),
-            Kind::Datafile | Kind::Reserved => {}
-        }
-        attr
-    }
-
-    /// The object that [`Object::to_log`] describes, without entries and extended attributes.
-    pub(super) fn from_log(attr: Attr) -> Option<Self> {
-        let distdir_handle = attr.distdir.as_ref().and_then(|distdir| distdir.handles.first().copied());
-        let mut object = Self::new(&attr, Kind::Datafile, 0);
-        (object.atime, object.mtime, object.ctime) = (attr.atime, attr.mtime, attr.ctime);
-        object.kind = match attr.objtype {
-            ObjType::METAFILE => {
-                let Datafiles { handles, hint_flags } = attr.datafiles?;
-                let stuffed = attr.stuffed_size.is_some();
-                Kind::File(FileLayout { dist: attr.dist?, datafiles: handles.0, stuffed, hint_flags })
-            }
-            ObjType::DATAFILE => Kind::Datafile,
-            ObjType::INTERNAL => Kind::Reserved,
-            ObjType::DIRECTORY => {
-                Kind::Directory { dirdata: distdir_handle?, hint: attr.dir.map(|directory| directory.hint) }
-            }
-            ObjType::DIRDATA => Kind::Dirdata { directory: distdir_handle?, entries: Entries::default() },
-            ObjType::SYMLINK => Kind::Symlink(attr.target),
-            _ => return None,
-        };
-        Some(object)
     }
 }
 

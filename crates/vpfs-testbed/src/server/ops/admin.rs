@@ -37,7 +37,7 @@ impl Server {
 
     pub(super) fn stat_fs(&self, body: &request::StatFs) -> Answer {
         self.same_fs(body.fs)?;
-        let usage = self.storage().quick().usage();
+        let usage = self.storage().store.usage();
         let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
         // Tools sum over the servers, so each one reports its share of what the cluster can still hold.
         let (used, free) = self.cluster.namespace().usage(self.index);

@@ -92,7 +92,7 @@ impl Server {
     }
 
     fn datafile_size(&self, handle: Handle) -> Result<i64, Errno> {
-        let size = self.cluster.storage_of(handle)?.quick().size(handle.0);
+        let size = self.cluster.storage_of(handle)?.store.size(handle.0);
         i64::try_from(size).map_err(|_| Errno::EOVERFLOW)
     }
 
@@ -111,7 +111,7 @@ impl Server {
     pub(super) fn set_attr(&self, capability: &Capability, body: &request::SetAttr) -> Answer {
         self.own_in(body.fs, body.handle)?;
         let now = now();
-        self.cluster.namespace().change(body.handle, now, |object| {
+        self.cluster.namespace().change(body.handle, |object| {
             may_set(capability, object, &body.attr)?;
             set(object, &body.attr, now)
         })?;
@@ -124,7 +124,7 @@ impl Server {
         let now = now();
         let mut namespace = self.cluster.namespace();
         let mut one = |handle: Handle| {
-            namespace.change(handle, now, |object| match body.credential.uid {
+            namespace.change(handle, |object| match body.credential.uid {
                 0 => set(object, &body.attr, now),
                 uid if uid == object.owner => set(object, &body.attr, now),
                 _ => Err(Errno::EACCES),

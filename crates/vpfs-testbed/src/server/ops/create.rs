@@ -36,14 +36,14 @@ impl Server {
         for server in servers {
             let handle = namespace.allocate(server, Pool::Data)?;
             let kind = if stuffed && !handles.is_empty() { Kind::Reserved } else { Kind::Datafile };
-            namespace.insert(handle, Object::new(&body.attr, kind, now), now);
+            namespace.insert(handle, Object::new(&body.attr, kind, now));
             handles.push(handle);
         }
         let layout = FileLayout { dist, datafiles: handles, stuffed, hint_flags: 0 };
         let in_use = datafiles(layout.datafiles_in_use(), 0);
         let object = owned(&body.attr, &body.credential, Kind::File(layout), now);
         let attr = Attr { datafiles: Some(in_use), ..object.common_attr() };
-        namespace.insert(metafile, object, now);
+        namespace.insert(metafile, object);
         Ok(reply::Create { metafile, stuffed: u32::from(stuffed), attr }.into())
     }
 
@@ -117,7 +117,7 @@ impl Server {
         let mut namespace = self.cluster.namespace();
         let mut one = |_| {
             let handle = namespace.allocate(self.index, Pool::Meta)?;
-            namespace.insert(handle, Object::new(&Attr::default(), Kind::Symlink(None), now), now);
+            namespace.insert(handle, Object::new(&Attr::default(), Kind::Symlink(None), now));
             Ok(handle)
         };
         let handles = (0..body.count).map(&mut one).collect::<Result<_, Errno>>()?;
@@ -141,9 +141,8 @@ impl Server {
 
 /// Puts the reserved datafiles of a file in use; nothing to do if there are none.
 fn unstuff(namespace: &mut Namespace, file: Handle, reserved: &[Handle]) -> Result<(), Errno> {
-    let now = now();
     for datafile in reserved {
-        namespace.change(*datafile, now, |object| {
+        namespace.change(*datafile, |object| {
             object.kind = Kind::Datafile;
             Ok(())
         })?;
@@ -151,7 +150,7 @@ fn unstuff(namespace: &mut Namespace, file: Handle, reserved: &[Handle]) -> Resu
     if reserved.is_empty() {
         return Ok(());
     }
-    namespace.change(file, now, |object| match &mut object.kind {
+    namespace.change(file, |object| match &mut object.kind {
         Kind::File(layout) => {
             layout.stuffed = false;
             Ok(())

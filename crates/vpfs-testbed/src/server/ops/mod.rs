@@ -25,19 +25,17 @@ pub(super) struct Server {
 type Answer = Result<Reply, Errno>;
 
 impl Server {
-    /// Answers all requests except IO and SMALL_IO. A reply means that the change is logged and its device time has
-    /// passed.
+    /// Answers all requests except IO and SMALL_IO. A reply means that the change's device time has passed.
     pub(super) async fn answer(&self, request: Request) -> Reply {
         let op = request.body.op();
-        let mut answer = self.perform(request).await;
+        let answer = self.perform(request);
         if answer.is_ok() && changes_metadata(op) {
-            let (logged, ()) = tokio::join!(self.cluster.catch_up(), self.storage().log_metadata());
-            answer = logged.and(answer);
+            self.storage().log_metadata().await;
         }
         answer.unwrap_or_else(|errno| Reply::error(op, Status::error(errno)))
     }
 
-    async fn perform(&self, request: Request) -> Answer {
+    fn perform(&self, request: Request) -> Answer {
         let capability = &request.capability;
         match request.body {
             RequestBody::GetConfig => Ok(self.get_config()),
@@ -59,15 +57,14 @@ impl Server {
             RequestBody::MkDir(body) => self.make_directory(capability, &body),
             RequestBody::BatchCreate(body) => self.batch_create(capability, &body),
             RequestBody::Unstuff(body) => self.unstuff(capability, &body),
-            RequestBody::Remove(body) => self.remove(capability, &body).await,
-            RequestBody::TreeRemove(body) => self.tree_remove(body).await,
-            RequestBody::Truncate(body) => self.truncate(capability, &body).await,
-            RequestBody::Flush(body) => self.flush(&body).await,
+            RequestBody::Remove(body) => self.remove(capability, &body),
+            RequestBody::TreeRemove(body) => self.tree_remove(body),
+            RequestBody::Truncate(body) => self.truncate(capability, &body),
+            RequestBody::Flush(body) => self.flush(&body),
             RequestBody::GetEattr(body) => self.get_xattrs(body),
             RequestBody::SetEattr(body) => self.set_xattrs(capability, body),
             RequestBody::DelEattr(body) => self.remove_xattr(capability, &body),
             RequestBody::ListEattr(body) => self.list_xattrs(&body),
-            RequestBody::AtomicEattr(body) => self.swap_xattrs(capability, body),
             _ => Err(Errno::ENOSYS),
         }
     }
@@ -120,6 +117,5 @@ fn changes_metadata(op: Op) -> bool {
             | Op::Unstuff
             | Op::TreeRemove
             | Op::TreeSetAttr
-            | Op::AtomicEattr
     )
 }

@@ -6,56 +6,48 @@ use vpfs_wire::pvfs2::{Capability, Errno, Handle, Op, Reply, reply, request};
 use super::attributes::status_of;
 use super::{Answer, Server};
 use crate::server::access;
-use crate::server::cluster::{errno_of, now};
+use crate::server::cluster::errno_of;
 use crate::server::namespace::Kind;
 
 impl Server {
     /// Removes one object; the client removes its entry and a file's datafiles.
-    pub(super) async fn remove(&self, capability: &Capability, body: &request::Remove) -> Answer {
+    pub(super) fn remove(&self, capability: &Capability, body: &request::Remove) -> Answer {
         self.permit(capability, op_mask::REMOVE, body.fs, body.handle)?;
-        self.remove_object(body.handle).await?;
+        self.remove_object(body.handle)?;
         Ok(Reply::done(Op::Remove))
     }
 
     /// Removes many objects, on any server.
-    pub(super) async fn tree_remove(&self, body: request::TreeRemove) -> Answer {
+    pub(super) fn tree_remove(&self, body: request::TreeRemove) -> Answer {
         self.same_fs(body.fs)?;
         let mut statuses = Vec::with_capacity(body.handles.len());
         for handle in body.handles {
-            statuses.push(status_of(self.remove_object(handle).await));
+            statuses.push(status_of(self.remove_object(handle)));
         }
         Ok(reply::TreeRemove { caller_index: body.caller_index, statuses }.into())
     }
 
-    async fn remove_object(&self, handle: Handle) -> Result<(), Errno> {
-        let removed = self.cluster.namespace().remove(handle, now())?;
+    fn remove_object(&self, handle: Handle) -> Result<(), Errno> {
+        let removed = self.cluster.namespace().remove(handle)?;
         if let Kind::Datafile = removed.kind {
-            let storage = self.cluster.storage_of(handle)?;
-            storage.run(move |store| store.remove(handle.0)).await.map_err(|error| errno_of(&error))?;
+            self.cluster.storage_of(handle)?.store.remove(handle.0);
         }
         Ok(())
     }
 
-    pub(super) async fn truncate(&self, capability: &Capability, body: &request::Truncate) -> Answer {
+    pub(super) fn truncate(&self, capability: &Capability, body: &request::Truncate) -> Answer {
         self.same_fs(body.fs)?;
         access::require(capability, op_mask::WRITE)?;
         self.own_datafile(body.handle)?;
         let (object, size) = (body.handle.0, u64::try_from(body.size).map_err(|_| Errno::EINVAL)?);
-        let cut = self.storage().run(move |store| store.truncate(object, size)).await;
-        cut.map_err(|error| errno_of(&error))?;
+        self.storage().store.truncate(object, size).map_err(|error| errno_of(&error))?;
         Ok(Reply::done(Op::Truncate))
     }
 
-    /// The data of a write is in the store before the write is answered, so only the store's own cache remains to be
-    /// flushed.
-    pub(super) async fn flush(&self, body: &request::Flush) -> Answer {
+    /// Everything is in the store before it is answered.
+    pub(super) fn flush(&self, body: &request::Flush) -> Answer {
         self.own_in(body.fs, body.handle)?;
-        let is_datafile = matches!(self.cluster.namespace().get(body.handle)?.kind, Kind::Datafile);
-        if is_datafile {
-            let object = body.handle.0;
-            let flushed = self.storage().run(move |store| store.flush(object)).await;
-            flushed.map_err(|error| errno_of(&error))?;
-        }
+        self.cluster.namespace().get(body.handle)?;
         Ok(Reply::done(Op::Flush))
     }
 

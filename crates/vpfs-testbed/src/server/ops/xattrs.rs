@@ -4,16 +4,11 @@ use vpfs_wire::pvfs2::auth::op_mask;
 use vpfs_wire::pvfs2::{Capability, Columns, Errno, Handle, KeyVal, Op, Reply, reply, request};
 
 use super::{Answer, Server};
-use crate::server::cluster::now;
 use crate::server::namespace::Namespace;
 
 /// SETEATTR flags.
 const MUST_BE_NEW: i32 = 1;
 const MUST_EXIST: i32 = 2;
-/// ATOMICEATTR operation codes.
-const TEST_AND_SET: i32 = 1;
-const SWAP: i32 = 2;
-const FETCH_AND_ADD: i32 = 0xadd;
 /// Limits on the length of keys and values, and on the number of attributes of one object.
 const KEY_MAX: usize = 256;
 const VALUE_MAX: usize = 8192;
@@ -37,18 +32,17 @@ impl Server {
 
     pub(super) fn set_xattrs(&self, capability: &Capability, body: request::SetEattr) -> Answer {
         self.permit(capability, op_mask::SETATTR, body.fs, body.handle)?;
-        let now = now();
         let mut namespace = self.cluster.namespace();
         for (key, value) in body.entries.0 {
             check(&namespace, body.handle, &key, &value, body.flags)?;
-            namespace.set_xattr(body.handle, key, value, now)?;
+            namespace.set_xattr(body.handle, key, value)?;
         }
         Ok(Reply::done(Op::SetEattr))
     }
 
     pub(super) fn remove_xattr(&self, capability: &Capability, body: &request::DelEattr) -> Answer {
         self.permit(capability, op_mask::SETATTR, body.fs, body.handle)?;
-        self.cluster.namespace().remove_xattr(body.handle, &body.key, now())?;
+        self.cluster.namespace().remove_xattr(body.handle, &body.key)?;
         Ok(Reply::done(Op::DelEattr))
     }
 
@@ -73,25 +67,6 @@ impl Server {
         let token = if next < xattrs.len() { next as u64 } else { request::TOKEN_END };
         Ok(reply::ListEattr { token, keys }.into())
     }
-
-    /// Changes existing attributes and returns their old values; all or nothing.
-    pub(super) fn swap_xattrs(&self, capability: &Capability, body: request::AtomicEattr) -> Answer {
-        self.permit(capability, op_mask::SETATTR, body.fs, body.handle)?;
-        let mut namespace = self.cluster.namespace();
-        let xattrs = &namespace.get(body.handle)?.xattrs;
-        let one = |(key, new, room): (KeyVal, KeyVal, i64)| {
-            let old = xattrs.get(&key).ok_or(Errno::ENOENT)?.clone();
-            fits(&old, room)?;
-            Ok((swapped(body.opcode, &old, new)?.map(|new| (key, new)), (old, 0)))
-        };
-        let changes = body.entries.0.into_iter().map(one).collect::<Result<Vec<_>, Errno>>()?;
-        let (changes, values): (Vec<_>, Vec<_>) = changes.into_iter().unzip();
-        for (key, value) in changes.into_iter().flatten() {
-            check(&namespace, body.handle, &key, &value, 0)?;
-            namespace.set_xattr(body.handle, key, value, now())?;
-        }
-        Ok(reply::AtomicEattr { values: Columns(values) }.into())
-    }
 }
 
 /// EOVERFLOW for a key or value that does not fit the requester's buffer.
@@ -111,35 +86,5 @@ fn check(namespace: &Namespace, handle: Handle, key: &KeyVal, value: &KeyVal, fl
         false if flags & MUST_EXIST != 0 => Err(Errno::ENOENT),
         false if xattrs.len() >= ATTRIBUTES_MAX => Err(Errno::ENOSPC),
         _ => Ok(()),
-    }
-}
-
-/// What ATOMICEATTR stores, given the old value; `None` leaves it unchanged. Test-and-set and add work on little-endian
-/// `i32`.
-fn swapped(opcode: i32, old: &KeyVal, new: KeyVal) -> Result<Option<KeyVal>, Errno> {
-    let number = |value: &KeyVal| value.0.as_slice().try_into().map(i32::from_le_bytes).ok();
-    let stored = |number: i32| KeyVal(number.to_le_bytes().to_vec());
-    match (opcode, number(old), number(&new)) {
-        (SWAP, _, _) => Ok(Some(new)),
-        (TEST_AND_SET, Some(old), Some(_)) => Ok((old == 0).then(|| stored(1))),
-        (FETCH_AND_ADD, Some(old), Some(new)) => Ok(Some(stored(old.wrapping_add(new)))),
-        _ => Err(Errno::EINVAL),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn atomic_operations() {
-        let value = |number: i32| KeyVal(number.to_le_bytes().to_vec());
-        let text = KeyVal::from("new");
-        assert_eq!(swapped(SWAP, &KeyVal::from("old"), text.clone()), Ok(Some(text.clone())));
-        assert_eq!(swapped(TEST_AND_SET, &value(0), value(9)), Ok(Some(value(1))));
-        assert_eq!(swapped(TEST_AND_SET, &value(1), value(9)), Ok(None));
-        assert_eq!(swapped(FETCH_AND_ADD, &value(3), value(-5)), Ok(Some(value(-2))));
-        assert_eq!(swapped(FETCH_AND_ADD, &text, value(1)), Err(Errno::EINVAL));
-        assert_eq!(swapped(7, &value(0), value(0)), Err(Errno::EINVAL));
     }
 }

@@ -64,7 +64,9 @@ impl Edited<'_> {
         if self.text[list.range.clone()] == list.value {
             self.replace(list.range.clone(), &new);
         } else if !list.is_verbatim {
-            self.replace(list.range.clone(), &quoted(&new));
+            // A quote that is left open takes the line end with it.
+            let (value, end) = new.strip_suffix(b"\n").map_or((&new[..], ""), |value| (value, "\n"));
+            self.replace(list.range.clone(), &[&quoted(value), end.as_bytes()].concat());
         }
     }
 

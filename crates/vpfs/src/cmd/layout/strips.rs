@@ -7,6 +7,7 @@ use vpfs_core::Bytes;
 use vpfs_testbed::CreateOptions;
 use vpfs_testbed::fsconfig::FsConfig;
 
+use crate::cmd::workload::variable_strips;
 use crate::exit::Exit;
 
 /// The strip of a server: `36KiB`, or `tcp://oss1:3334=36KiB`.
@@ -38,19 +39,13 @@ impl Strip {
             return Ok(CreateOptions::simple_stripe(size.0));
         }
         let placed = strips.iter().enumerate().map(|(index, strip)| Ok((strip.server(index, config)?, strip.size)));
-        let mut placed = placed.collect::<Result<Vec<_>, Exit>>()?;
-        placed.retain(|(_, size)| size.0 > 0);
-        let mut servers: Vec<usize> = placed.iter().map(|(server, _)| *server).collect();
-        let texts: Vec<String> = placed.iter().enumerate().map(|(at, (_, size))| format!("{at}:{}", size.0)).collect();
-        let layout = CreateOptions::variable_strips(texts.join(";")).on_servers(servers.clone());
+        let placed = placed.collect::<Result<Vec<_>, Exit>>()?;
+        let mut servers: Vec<usize> = placed.iter().filter(|(_, size)| size.0 > 0).map(|(server, _)| *server).collect();
         servers.sort_unstable();
         if servers.windows(2).any(|pair| pair[0] == pair[1]) {
             return Err(Exit::Usage("--strip: a server has two strips; give each server one".to_owned()));
         }
-        if servers.is_empty() {
-            return Err(Exit::Usage("--strip: no server has a strip; give at least one a size".to_owned()));
-        }
-        Ok(layout)
+        variable_strips(placed)
     }
 
     /// The index of its server in the configuration.

@@ -24,6 +24,7 @@ use crate::exit::Exit;
 use crate::print::print;
 use progress::ProgressLine;
 use target::Target;
+pub(crate) use target::variable_strips;
 use trace::Tracer;
 
 /// Load a file system with the I/O of a known application, verify the data, and measure

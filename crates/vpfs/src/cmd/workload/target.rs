@@ -156,16 +156,16 @@ impl Target {
         match (self.strip.as_slice(), self.datafiles) {
             ([strip], None) => Ok(CreateOptions::simple_stripe(strip.0)),
             ([strip], Some(count)) => Ok(CreateOptions::simple_stripe(strip.0).datafiles(count)),
-            (strips, None) => variable_strips(strips),
+            (strips, None) => variable_strips(strips.iter().copied().enumerate()),
             (_, Some(_)) => Err(Exit::Usage("--datafiles: --strip says already which servers hold data".to_owned())),
         }
     }
 }
 
-/// Strips of these sizes on the first servers, none where it is zero.
-fn variable_strips(strips: &[Bytes]) -> Result<CreateOptions, Exit> {
+/// Strips of these sizes on servers, none where it is zero.
+pub(crate) fn variable_strips(strips: impl IntoIterator<Item = (usize, Bytes)>) -> Result<CreateOptions, Exit> {
     let (servers, sizes): (Vec<usize>, Vec<u64>) =
-        strips.iter().enumerate().filter(|(_, strip)| strip.0 > 0).map(|(server, strip)| (server, strip.0)).unzip();
+        strips.into_iter().filter(|(_, strip)| strip.0 > 0).map(|(server, strip)| (server, strip.0)).unzip();
     if servers.is_empty() {
         return Err(Exit::Usage("--strip: no server has a strip; give at least one a size".to_owned()));
     }
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn strips_of_each_server() {
-        let strips = |sizes: &[u64]| variable_strips(&sizes.iter().copied().map(Bytes::kib).collect::<Vec<_>>());
+        let strips = |sizes: &[u64]| variable_strips(sizes.iter().copied().map(Bytes::kib).enumerate());
         let some = CreateOptions::variable_strips("0:65536;1:1048576").on_servers(vec![0, 2]);
         assert_eq!(strips(&[64, 0, 1024]).ok(), Some(some));
         let Err(Exit::Usage(problem)) = strips(&[0, 0]) else { panic!("no strips at all") };

@@ -4,16 +4,14 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::super::{Access, Figures, Real};
+use super::super::cluster::Cluster;
+use super::super::proxies::{self, Proxies};
+use super::super::scratch::Scratch;
 use super::copies::Copies;
 use super::disks::Disks;
-use super::fio;
 use super::mounts::{Mounts, remove_files};
-use super::{config, vpfs};
-use crate::real::cluster::Cluster;
-use crate::real::local::free_ports;
-use crate::real::process::Running;
-use crate::real::scratch::Scratch;
+use super::{Access, Figures, Options};
+use super::{config, fio};
 
 /// Time for the large application to fill the storage before anything is measured.
 const RAMP: Duration = Duration::from_secs(5);
@@ -21,10 +19,8 @@ const RAMP: Duration = Duration::from_secs(5);
 /// Everything a case needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bench<'a> {
-    pub(super) options: &'a Real,
+    pub(super) options: &'a Options,
     pub(super) policies: &'a [String],
-    /// Length of each measurement.
-    pub(super) seconds: u32,
     pub(super) cluster: &'a Cluster,
     pub(super) program: &'a Path,
     pub(super) scratch: &'a Scratch,
@@ -76,8 +72,8 @@ impl Bench<'_> {
 
     fn check(&self, case: &Case<'_>) -> Result<(), String> {
         let Case::Proxy { policy, cap } = case else { return Ok(()) };
-        let ports = free_ports(2 * self.cluster.addresses.len())?;
-        vpfs::check(self.scratch, self.program, &config::text(self.cluster, self.options, &ports, policy, *cap))
+        let (apps, scheduler) = config::of(self.options, policy, *cap);
+        proxies::check(self.scratch, self.program, self.cluster, &apps, &scheduler)
     }
 
     fn lay_out(&self) -> Result<(), String> {
@@ -110,13 +106,12 @@ impl Bench<'_> {
     }
 
     /// The proxies between clients and servers, and the addresses that the small and the large application mount.
-    fn way(&self, case: &Case<'_>) -> Result<(Option<Running>, String, String), String> {
+    fn way(&self, case: &Case<'_>) -> Result<(Option<Proxies>, String, String), String> {
         let Case::Proxy { policy, cap } = case else { return Ok((None, self.direct(), self.direct())) };
-        let ports = free_ports(2 * self.cluster.addresses.len())?;
-        let config = config::text(self.cluster, self.options, &ports, policy, *cap);
-        let proxy = vpfs::start_proxy(self.scratch, self.program, &config, &ports)?;
-        let spec = |port| self.cluster.spec(&format!("tcp://127.0.0.1:{port}"));
-        Ok((Some(proxy), spec(ports[0]), spec(ports[self.cluster.addresses.len()])))
+        let (apps, scheduler) = config::of(self.options, policy, *cap);
+        let proxies = Proxies::start_in_one(self.scratch, self.program, self.cluster, &apps, &scheduler)?;
+        let [small, large] = [0, 1].map(|app| self.cluster.spec(&proxies.address(app)));
+        Ok((Some(proxies), small, large))
     }
 
     fn run_applications(&self, case: &Case<'_>, disks: &Disks, small: &str, large: &str) -> Result<Outcome, String> {
@@ -136,7 +131,7 @@ impl Bench<'_> {
                 sleep(RAMP);
             }
             let (start, before) = (Instant::now(), disks.moved(self.options.large));
-            let small = fio::measure(self.scratch, &mounts.dirs(), self.options.small, self.seconds)?;
+            let small = fio::measure(self.scratch, &mounts.dirs(), self.options.small, self.options.seconds)?;
             let (seconds, after) = (start.elapsed().as_secs_f64(), disks.moved(self.options.large));
             copies.map_or(Ok(()), Copies::stop)?;
             let rate = |moved: u64| moved as f64 / 1e6 / seconds;

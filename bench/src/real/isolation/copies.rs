@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
 
-use super::super::Access;
-use crate::real::process::Running;
-use crate::real::scratch::{PREFIX, Scratch};
+use super::super::process::Running;
+use super::super::scratch::{PREFIX, Scratch};
+use super::Access;
 
 /// Number of concurrent loops.
 const LOOPS: usize = 12;

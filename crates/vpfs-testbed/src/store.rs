@@ -1,4 +1,5 @@
-//! Objects in memory, in chunks, so that a growing object is never copied and a hole takes no memory.
+//! Storage for the bytes of datafiles: sparse byte streams in memory, named by number, of limited total size; in
+//! chunks, so that a growing object is never copied and a hole takes no memory.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,12 +7,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
 
-use super::{ObjectStore, StoreError, Usage, checked_end};
+/// Largest size of one object, 2⁶² bytes: sums of two offsets stay below 2⁶³.
+pub const OBJECT_BYTES_MAX: u64 = 1 << 62;
 
 /// Bytes of one chunk, the unit of allocation.
 const CHUNK: usize = 64 << 10;
 
-/// Objects in memory. Used bytes are those of allocated chunks.
+/// Sparse byte streams. Used bytes are those of allocated chunks.
+///
+/// An object that was never written is empty; objects need not be created. Every call is atomic in itself with respect
+/// to other calls on the same object; there is no order between calls that run at the same time.
 #[derive(Debug)]
 pub struct MemoryStore {
     objects: Mutex<HashMap<u64, Arc<Mutex<Object>>>>,
@@ -34,45 +39,60 @@ impl MemoryStore {
         let new = || Arc::new(Mutex::new(Object::new(Arc::clone(&self.budget))));
         Arc::clone(objects.entry(object).or_insert_with(new))
     }
-}
 
-impl ObjectStore for MemoryStore {
-    fn read(&self, object: u64, offset: u64, len: usize) -> Result<Bytes, StoreError> {
-        Ok(self.find(object).map_or_else(Bytes::new, |object| lock(&object).read(offset, len)))
+    /// Up to `len` bytes from `offset`: fewer at the end of the object, none beyond it. Holes read as zeros.
+    pub fn read(&self, object: u64, offset: u64, len: usize) -> Bytes {
+        self.find(object).map_or_else(Bytes::new, |object| lock(&object).read(offset, len))
     }
 
-    fn write(&self, object: u64, offset: u64, data: &[u8]) -> Result<(), StoreError> {
+    /// Writes `data` at `offset`, extending the object where needed. Writes nothing if it does not fit.
+    pub fn write(&self, object: u64, offset: u64, data: &[u8]) -> Result<(), StoreError> {
         let end = checked_end(offset, data.len())?;
         lock(&self.find_or_create(object)).write(offset, end, data)
     }
 
-    fn truncate(&self, object: u64, size: u64) -> Result<(), StoreError> {
+    /// Sets the size: truncates, or extends with a hole.
+    pub fn truncate(&self, object: u64, size: u64) -> Result<(), StoreError> {
         checked_end(size, 0)?;
         lock(&self.find_or_create(object)).truncate(size);
         Ok(())
     }
 
-    fn size(&self, object: u64) -> u64 {
+    /// Size in bytes, 0 for an object that does not exist.
+    pub fn size(&self, object: u64) -> u64 {
         self.find(object).map_or(0, |object| lock(&object).size)
     }
 
-    fn remove(&self, object: u64) -> Result<(), StoreError> {
-        // Its bytes are freed when the last reader is done.
+    /// Removes the object, if it exists; its bytes are freed when the last reader is done.
+    pub fn remove(&self, object: u64) {
         lock(&self.objects).remove(&object);
-        Ok(())
     }
 
-    fn flush(&self, _object: u64) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn usage(&self) -> Usage {
+    /// Bytes used and their limit.
+    pub fn usage(&self) -> Usage {
         Usage { used: self.budget.used.load(Ordering::Relaxed), capacity: self.budget.capacity }
     }
+}
 
-    fn may_block(&self) -> bool {
-        false
-    }
+/// How full a store is, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes in use, as the store counts them.
+    pub used: u64,
+    /// The limit on `used`.
+    pub capacity: u64,
+}
+
+/// Why a store refused.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages explain the fields")]
+pub enum StoreError {
+    /// The write or extension would exceed the store's limit; nothing was changed.
+    #[error("the store is full: {wanted} more bytes on top of {used} of {capacity}")]
+    Full { wanted: u64, used: u64, capacity: u64 },
+    /// The object would grow beyond [`OBJECT_BYTES_MAX`].
+    #[error("the object would end at byte {end}, beyond the largest object")]
+    TooLarge { end: u64 },
 }
 
 #[derive(Debug)]
@@ -195,4 +215,10 @@ fn clamp(n: u64) -> usize {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The end of a write, if an object may be that large.
+fn checked_end(offset: u64, len: usize) -> Result<u64, StoreError> {
+    let end = offset.saturating_add(len as u64);
+    if end > OBJECT_BYTES_MAX { Err(StoreError::TooLarge { end }) } else { Ok(end) }
 }

@@ -6,8 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::super::Access;
-use crate::real::cluster::Cluster;
+use super::super::cluster::Cluster;
+use super::Access;
 
 /// Counters of disks, each a file in the format of /sys/block/DISK/stat. None if the servers are elsewhere.
 #[derive(Debug)]

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::super::Access;
-use crate::real::process::Running;
-use crate::real::scratch::{PREFIX, Scratch};
+use super::super::process::Running;
+use super::super::scratch::{PREFIX, Scratch};
+use super::Access;
 
 /// Mounted directories; they are unmounted when dropped.
 #[derive(Debug)]
