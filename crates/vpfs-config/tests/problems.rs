@@ -383,6 +383,6 @@ fn shares_have_paths_and_each_is_there_once() {
     );
     assert_problem(
         &share("name = \"a\"\nburst = \"1MiB\""),
-        "f:11: share.a.burst: has no effect without server_cap; add it or remove this",
+        "f:11: share.a.burst: has no effect without cap or server_cap; add one or remove it",
     );
 }

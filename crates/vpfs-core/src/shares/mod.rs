@@ -29,8 +29,7 @@ mod share;
 use alloc::vec::Vec;
 
 use node::{Fine, Node, coarse, fine};
-pub(crate) use order::Next;
-use order::Order;
+pub(crate) use order::{Next, Order};
 pub(crate) use share::Share;
 
 use crate::app_policy::{AppPolicy, ShareId, SharePolicy};
@@ -75,6 +74,9 @@ pub(crate) struct Shares {
     nodes: Vec<Node>,
     /// Flows in shares that are present without a request in a lane, by finish tag, then the lanes.
     orders: Vec<Order>,
+    /// First requests that stand further out than the shares with minima that they are in: for each of these, what
+    /// became present in it, by the start of its request by the clock of what the share is in. Some may have gone.
+    entrants: Order,
     /// The virtual time of the latest arrival or departure.
     latest: VirtualTime,
 }
@@ -85,7 +87,7 @@ const DEPARTURES: usize = 0;
 impl Shares {
     pub(crate) fn new(lanes: usize) -> Self {
         let orders = (0..=lanes).map(|_| Order::default()).collect();
-        Self { flows: Vec::new(), nodes: Vec::new(), orders, latest: VirtualTime::ZERO }
+        Self { flows: Vec::new(), nodes: Vec::new(), orders, entrants: Order::default(), latest: VirtualTime::ZERO }
     }
 
     /// Changes the number of lanes, which are empty then.
@@ -108,6 +110,7 @@ impl Shares {
         let before = self.flows[app.index()];
         if before.share != share {
             (0..self.orders.len()).for_each(|order| self.remove(order, app));
+            self.entrants.remove(app);
             self.flows[app.index()].first = Flow::NEW.first;
         }
         if before.is_present && (before.weight, before.share) != (weight, share) {
@@ -128,6 +131,7 @@ impl Shares {
         self.grow(share);
         let policy = policy.copied().unwrap_or_default();
         policy.parent.into_iter().for_each(|parent| self.grow(parent));
+        self.entrants.remove_share(share);
         self.prepare(Some(share), now);
         let Node { policy: before, present, .. } = self.nodes[share.index()];
         if present > 0 {
@@ -180,6 +184,31 @@ impl Shares {
         self.above(self.share_of(app)).fold(tag, |tag, (share, _)| self.nodes[share.index()].outer(tag))
     }
 
+    /// What was got by those in `share` beyond its part is not owed to others outside, but for `most` of its service:
+    /// its clock goes on, as if it had been due to it. `app` is in it, and its next request has this tag by the clock
+    /// of its own share, if nothing is queued there. Virtual time is `now`.
+    pub(crate) fn limit_lead(
+        &mut self,
+        share: ShareId,
+        now: VirtualTime,
+        (app, next): (AppId, VirtualTime),
+        most: Bytes,
+    ) {
+        self.prepare(Some(share), now);
+        let queued = self.orders[1..].iter().filter_map(|order| Some(order.first(Some(share))?.tag)).min();
+        let next = queued.unwrap_or_else(|| {
+            let below = self.above(self.share_of(app)).take_while(|(above, _)| *above != share);
+            below.fold(next, |tag, (share, _)| self.nodes[share.index()].outer(tag))
+        });
+        let node = &mut self.nodes[share.index()];
+        node.entry = node.entry.min(coarse(node.seen) + VirtualTime::of(most, node.policy.weight));
+        let clock = fine(next.saturating_sub(VirtualTime::of_ratio(most.0.into(), node.weights)));
+        if clock > node.clock {
+            node.clock = clock;
+            self.on_change(share);
+        }
+    }
+
     fn clock(&self, share: Option<ShareId>, now: VirtualTime) -> Fine {
         let Some(share) = share else { return fine(now) };
         let node = &self.nodes[share.index()];
@@ -200,6 +229,11 @@ impl Shares {
         let with_policy = |share: ShareId| (share, self.policy_of(share));
         let up = core::iter::successors(share.map(with_policy), move |(_, policy)| policy.parent.map(with_policy));
         up.take(SharePolicy::DEPTH_MAX)
+    }
+
+    /// Whether `app` is in `share`, or in a share in it.
+    pub(crate) fn is_within(&self, app: AppId, share: ShareId) -> bool {
+        self.above(self.share_of(app)).any(|(above, _)| above == share)
     }
 
     /// Shares have numbers below this.
@@ -247,6 +281,34 @@ impl Shares {
     /// The first flow in a lane, with its tag in virtual time.
     pub(crate) fn first(&self, lane: usize) -> Option<&Next> {
         self.orders[lane + 1].first(None)
+    }
+
+    /// The first flow among those in `share`, and its lane, where the share has a minimum; with its tag by the clock of
+    /// what the share is in.
+    pub(crate) fn first_in(&mut self, share: ShareId) -> Option<(usize, Next)> {
+        let inside = |order: &Order| order.first(Some(share)).copied();
+        let inside = self.orders[1..].iter().enumerate().filter_map(|(lane, order)| Some((lane, inside(order)?)));
+        let inside = inside.min_by_key(|(_, first)| *first);
+        let inside =
+            inside.map(|(lane, first)| (lane, Next { tag: self.nodes[share.index()].outer(first.tag), ..first }));
+        let entrant = self.first_entrant(share);
+        inside.into_iter().chain(entrant).min_by_key(|(_, next)| *next)
+    }
+
+    /// The same among first requests that stand further out.
+    fn first_entrant(&mut self, share: ShareId) -> Option<(usize, Next)> {
+        while let Some(&next) = self.entrants.first(Some(share)) {
+            let is_in = |lane: &usize| self.next(*lane, next.app).is_some_and(|queued| queued.arrival == next.arrival);
+            let lane = (0..self.lanes()).find(is_in);
+            if let Some(lane) = lane.filter(|_| self.flows[next.app.index()].first.arrival == next.arrival) {
+                return Some((lane, next));
+            }
+            match next.share {
+                Some(share) => self.entrants.remove_share(share),
+                None => self.entrants.remove(next.app),
+            };
+        }
+        None
     }
 
     /// What is next of `app` in a lane.
@@ -328,11 +390,16 @@ impl Shares {
         }
         let mut beside = self.share_of(app);
         let mut start = self.clock_of(app, now);
+        let mut within = None;
         for _ in 0..entered {
             let Some(share) = beside else { break };
             let node = &mut self.nodes[share.index()];
             start = node.outer(start).max(node.enter(coarse(node.seen), cost));
             beside = node.policy.parent;
+            if node.policy.minimum.is_some() {
+                self.entrants.set(Some(share), Next { tag: start, arrival, app, share: within });
+            }
+            within = Some(share);
         }
         self.flows[app.index()].first = First { arrival, cost, entered, beside, start };
     }
@@ -499,7 +566,7 @@ mod tests {
         shares.set_share(
             at(0),
             ShareId(1),
-            Some(&SharePolicy { weight: weight(2), parent: Some(ShareId(0)), cap: None }),
+            Some(&SharePolicy { weight: weight(2), parent: Some(ShareId(0)), ..SharePolicy::NEW }),
         );
         [(0, 1, 1), (1, 1, 3), (2, 0, 4)]
             .iter()
@@ -602,7 +669,7 @@ mod tests {
         shares.set_share(
             at(0),
             ShareId(1),
-            Some(&SharePolicy { weight: weight(8), parent: Some(ShareId(0)), cap: None }),
+            Some(&SharePolicy { weight: weight(8), parent: Some(ShareId(0)), ..SharePolicy::NEW }),
         );
         assert_eq!([0, 1, 2].map(|app| phi(&shares, app)), [2000, 2000, 2000]);
         shares.set_share(at(0), ShareId(1), Some(&SharePolicy { weight: weight(5), ..SharePolicy::default() }));

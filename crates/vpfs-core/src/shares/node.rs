@@ -1,7 +1,7 @@
 //! A share: its clock, and who may start in it.
 
 use crate::app_policy::SharePolicy;
-use crate::units::{Bytes, VirtualTime, Weight};
+use crate::units::{Bytes, VirtualTime};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
@@ -35,7 +35,7 @@ pub(super) fn coarse(clock: Fine) -> VirtualTime {
 
 impl Node {
     pub(super) const NEW: Self = Self {
-        policy: SharePolicy { weight: Weight::ONE, parent: None, cap: None },
+        policy: SharePolicy::NEW,
         present: 0,
         weights: 1,
         left: 0,

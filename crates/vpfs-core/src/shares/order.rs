@@ -13,7 +13,7 @@ pub(crate) struct Next {
     pub(crate) tag: VirtualTime,
     pub(crate) arrival: u64,
     pub(crate) app: AppId,
-    pub(super) share: Option<ShareId>,
+    pub(crate) share: Option<ShareId>,
 }
 
 impl Item for Next {
@@ -28,7 +28,7 @@ fn of_share(share: ShareId) -> usize {
 
 /// For each share a heap of what is in it, and one for the top. O(log n) changes.
 #[derive(Debug, Default)]
-pub(super) struct Order {
+pub(crate) struct Order {
     /// By share, the top first.
     heaps: Vec<Vec<Next>>,
     /// By owner: in which heap it is, if it is in one, and where.
@@ -38,17 +38,17 @@ pub(super) struct Order {
 
 impl Order {
     /// The first in `share`.
-    pub(super) fn first(&self, share: Option<ShareId>) -> Option<&Next> {
+    pub(crate) fn first(&self, share: Option<ShareId>) -> Option<&Next> {
         self.heaps.get(heap_of(share))?.first()
     }
 
     /// The next of `app`.
-    pub(super) fn get(&self, app: AppId) -> Option<&Next> {
+    pub(crate) fn get(&self, app: AppId) -> Option<&Next> {
         self.at(2 * app.index())
     }
 
     /// Where it is.
-    pub(super) fn home(&self, app: AppId) -> Option<Option<ShareId>> {
+    pub(crate) fn home(&self, app: AppId) -> Option<Option<ShareId>> {
         let heap = *self.homes.get(2 * app.index())?;
         self.get(app).map(|_| heap.checked_sub(1).map(ShareId))
     }
@@ -59,7 +59,7 @@ impl Order {
     }
 
     /// Sets what is next of something that is in `share`, or in none so far; returns whether that changed.
-    pub(super) fn set(&mut self, share: Option<ShareId>, next: Next) -> bool {
+    pub(crate) fn set(&mut self, share: Option<ShareId>, next: Next) -> bool {
         let (owner, heap) = (next.owner(), heap_of(share));
         if self.at(owner) == Some(&next) {
             return false;
@@ -76,12 +76,12 @@ impl Order {
     }
 
     /// Nothing of `app` is next any more; returns where it was, if something was.
-    pub(super) fn remove(&mut self, app: AppId) -> Option<Option<ShareId>> {
+    pub(crate) fn remove(&mut self, app: AppId) -> Option<Option<ShareId>> {
         self.remove_at(2 * app.index())
     }
 
     /// The same for all in `share`.
-    pub(super) fn remove_share(&mut self, share: ShareId) -> Option<Option<ShareId>> {
+    pub(crate) fn remove_share(&mut self, share: ShareId) -> Option<Option<ShareId>> {
         self.remove_at(of_share(share))
     }
 
@@ -93,7 +93,7 @@ impl Order {
     }
 
     #[cfg(test)]
-    pub(super) fn capacities(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn capacities(&self) -> impl Iterator<Item = usize> {
         let own = [self.homes.capacity(), self.positions.capacity()];
         self.heaps.iter().map(Vec::capacity).chain(own)
     }
