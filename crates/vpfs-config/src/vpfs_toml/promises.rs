@@ -10,8 +10,8 @@ use super::shares::Share;
 use crate::schema::reader::Reader;
 use crate::schema::units::Rate;
 
-/// Refuses promises that cannot be kept: in a share, beyond what is promised to it or its cap; all together, beyond what
-/// the servers have.
+/// Refuses promises that cannot be kept: in a share, beyond what is promised to it or its cap; all together, beyond
+/// what the servers have.
 pub(crate) fn check(
     root: &Reader<'_>,
     (shares, readers): (&[Share], &[Reader<'_>]),

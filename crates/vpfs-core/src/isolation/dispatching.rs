@@ -72,7 +72,8 @@ impl Isolation {
         bulk.into_iter().chain(interactive).min()
     }
 
-    /// The request that comes before all others for the sake of a minimum, and whose that is, unless a flow goes alone for a moment.
+    /// The request that comes before all others for the sake of a minimum, and whose that is, unless a flow goes alone
+    /// for a moment.
     fn preferred(&mut self, now: Time) -> Option<(Member, Head)> {
         let whose = self.minima.first(now, &mut self.queue)?;
         let next = self.queue.next_of(whose).filter(|_| self.calibration.solo().is_none())?;

@@ -1,19 +1,19 @@
 //! Minimum rates: who has requests waiting and got less than his minimum comes first.
 //!
 //! A budget fills at the minimum and is charged with all service, whatever it was given for, so an application gets the
-//! greater of its minimum and its share. While its budget is not in debt, its next request goes before all others. Among
-//! those with a minimum, start-time fair queueing with their minima as weights decides, so minima that cannot all be
-//! kept are kept in proportion.
+//! greater of its minimum and its share. While its budget is not in debt, its next request goes before all others.
+//! Among those with a minimum, start-time fair queueing with their minima as weights decides, so minima that cannot all
+//! be kept are kept in proportion.
 //!
 //! # In the tree of shares
 //!
 //! The minimum of a share is a promise to all in it together: what any of them gets is charged to it, whatever that was
 //! for. So if those in it have minima that add up to no more than the share's, all of them are kept, and the share's is
-//! what they need together. Who is first follows the tree: at the top, those stand beside each other that have a minimum
-//! and are in no share with one; in a share with one, those below it likewise. Whoever is due, or has somebody due in
-//! it, competes there by its own minimum. So of what a share gets for its minimum, those in it come first that are due
-//! themselves, and the rest goes to who is first by weight. If minima exceed the storage, what a share gets bounds what
-//! those in it get, as with `memory.min` of cgroups.
+//! what they need together. Who is first follows the tree: at the top, those stand beside each other that have a
+//! minimum and are in no share with one; in a share with one, those below it likewise. Whoever is due, or has somebody
+//! due in it, competes there by its own minimum. So of what a share gets for its minimum, those in it come first that
+//! are due themselves, and the rest goes to who is first by weight. If minima exceed the storage, what a share gets
+//! bounds what those in it get, as with `memory.min` of cgroups.
 
 use super::Entry;
 use crate::app_policy::Minimum;
@@ -129,10 +129,10 @@ impl Minima {
         }
         let mut within = None;
         loop {
-            match self.due.first(within) {
-                Some(&Next { share: Some(share), .. }) => within = Some(share),
-                Some(&Next { app, .. }) => return Some(app.into()),
-                None => return within.map(Member::Share),
+            let Some(next) = self.due.first(within) else { return within.map(Member::Share) };
+            match next.share() {
+                Some(share) => within = Some(share),
+                None => return Some(next.app.into()),
             }
         }
     }
@@ -280,7 +280,7 @@ impl Minima {
             match self.accounts.get_mut(member).filter(|account| account.is_due || has_due) {
                 Some(account) => {
                     account.finish = account.finish.max(clock);
-                    let next = Next { tag: account.finish, arrival: 0, app, share };
+                    let next = Next::new(account.finish, 0, app, member);
                     let within = match at {
                         Some(Member::Share(within)) => Some(within),
                         _ => None,

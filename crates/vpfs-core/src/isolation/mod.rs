@@ -12,8 +12,8 @@
 //!   which the storage waits for an interactive flow is bounded by that flow's share. For two seconds after an
 //!   interactive flow was active, bulk is limited to nine tenths of the time; flows that have been away for longer do
 //!   not restrict it.
-//! - **Minima** (`minima`): an application or a share that got less than its minimum rate comes first, whatever its part
-//!   and its kind; bulk then does not keep to its pace.
+//! - **Minima** (`minima`): an application or a share that got less than its minimum rate comes first, whatever its
+//!   part and its kind; bulk then does not keep to its pace.
 //! - **Pieces** (`dispatching`): while bulk is restricted, the data of long bulk writes is sent in pieces.
 //!
 //! Where all requests share one head, interactive flows thus get what they are entitled to by weight. Where storage

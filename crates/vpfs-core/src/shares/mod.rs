@@ -24,6 +24,7 @@
 
 mod node;
 mod order;
+mod promised;
 mod share;
 
 use alloc::vec::Vec;
@@ -33,6 +34,7 @@ pub(crate) use order::{Next, Order};
 pub(crate) use share::Share;
 
 use crate::app_policy::{AppPolicy, ShareId, SharePolicy};
+use crate::member::Member;
 use crate::units::{AppId, Bytes, VirtualTime, Weight};
 
 #[derive(Clone, Copy, Debug)]
@@ -184,31 +186,6 @@ impl Shares {
         self.above(self.share_of(app)).fold(tag, |tag, (share, _)| self.nodes[share.index()].outer(tag))
     }
 
-    /// What was got by those in `share` beyond its part is not owed to others outside, but for `most` of its service:
-    /// its clock goes on, as if it had been due to it. `app` is in it, and its next request has this tag by the clock
-    /// of its own share, if nothing is queued there. Virtual time is `now`.
-    pub(crate) fn limit_lead(
-        &mut self,
-        share: ShareId,
-        now: VirtualTime,
-        (app, next): (AppId, VirtualTime),
-        most: Bytes,
-    ) {
-        self.prepare(Some(share), now);
-        let queued = self.orders[1..].iter().filter_map(|order| Some(order.first(Some(share))?.tag)).min();
-        let next = queued.unwrap_or_else(|| {
-            let below = self.above(self.share_of(app)).take_while(|(above, _)| *above != share);
-            below.fold(next, |tag, (share, _)| self.nodes[share.index()].outer(tag))
-        });
-        let node = &mut self.nodes[share.index()];
-        node.entry = node.entry.min(coarse(node.seen) + VirtualTime::of(most, node.policy.weight));
-        let clock = fine(next.saturating_sub(VirtualTime::of_ratio(most.0.into(), node.weights)));
-        if clock > node.clock {
-            node.clock = clock;
-            self.on_change(share);
-        }
-    }
-
     fn clock(&self, share: Option<ShareId>, now: VirtualTime) -> Fine {
         let Some(share) = share else { return fine(now) };
         let node = &self.nodes[share.index()];
@@ -283,34 +260,6 @@ impl Shares {
         self.orders[lane + 1].first(None)
     }
 
-    /// The first flow among those in `share`, and its lane, where the share has a minimum; with its tag by the clock of
-    /// what the share is in.
-    pub(crate) fn first_in(&mut self, share: ShareId) -> Option<(usize, Next)> {
-        let inside = |order: &Order| order.first(Some(share)).copied();
-        let inside = self.orders[1..].iter().enumerate().filter_map(|(lane, order)| Some((lane, inside(order)?)));
-        let inside = inside.min_by_key(|(_, first)| *first);
-        let inside =
-            inside.map(|(lane, first)| (lane, Next { tag: self.nodes[share.index()].outer(first.tag), ..first }));
-        let entrant = self.first_entrant(share);
-        inside.into_iter().chain(entrant).min_by_key(|(_, next)| *next)
-    }
-
-    /// The same among first requests that stand further out.
-    fn first_entrant(&mut self, share: ShareId) -> Option<(usize, Next)> {
-        while let Some(&next) = self.entrants.first(Some(share)) {
-            let is_in = |lane: &usize| self.next(*lane, next.app).is_some_and(|queued| queued.arrival == next.arrival);
-            let lane = (0..self.lanes()).find(is_in);
-            if let Some(lane) = lane.filter(|_| self.flows[next.app.index()].first.arrival == next.arrival) {
-                return Some((lane, next));
-            }
-            match next.share {
-                Some(share) => self.entrants.remove_share(share),
-                None => self.entrants.remove(next.app),
-            };
-        }
-        None
-    }
-
     /// What is next of `app` in a lane.
     pub(crate) fn next(&self, lane: usize, app: AppId) -> Option<&Next> {
         self.orders[lane + 1].get(app)
@@ -323,7 +272,7 @@ impl Shares {
             First { beside, start, .. } if flow.first.arrival == arrival => (beside, start),
             _ => (flow.share, tag),
         };
-        self.put(lane + 1, share, Next { tag, arrival, app, share: None });
+        self.put(lane + 1, share, Next::new(tag, arrival, app, app.into()));
     }
 
     /// `app` has no request in a lane.
@@ -332,11 +281,15 @@ impl Shares {
     }
 
     fn put(&mut self, order: usize, share: Option<ShareId>, next: Next) {
-        // With its first request it stood elsewhere.
-        if self.orders[order].home(next.app).is_some_and(|home| home != share) {
-            self.remove(order, next.app);
-        }
-        if self.orders[order].set(share, next) {
+        let has_changed = self.orders[order].try_replace(share, next).unwrap_or_else(|| {
+            if share.is_some() {
+                // With its first request it stood elsewhere.
+                self.remove(order, next.app);
+            }
+            self.orders[order].insert(share, next);
+            true
+        });
+        if has_changed {
             self.rise(order, share);
         }
     }
@@ -355,7 +308,9 @@ impl Shares {
             let (parent, order) = (node.policy.parent, &mut self.orders[order]);
             let first = order.first(Some(share)).copied();
             let has_changed = match first {
-                Some(first) => order.set(parent, Next { tag: node.outer(first.tag), share: Some(share), ..first }),
+                Some(first) => {
+                    order.set(parent, Next::new(node.outer(first.tag), first.arrival, first.app, share.into()))
+                }
                 None => order.remove_share(share).is_some(),
             };
             at = parent.filter(|_| has_changed);
@@ -397,7 +352,8 @@ impl Shares {
             start = node.outer(start).max(node.enter(coarse(node.seen), cost));
             beside = node.policy.parent;
             if node.policy.minimum.is_some() {
-                self.entrants.set(Some(share), Next { tag: start, arrival, app, share: within });
+                self.entrants
+                    .set(Some(share), Next::new(start, arrival, app, within.map_or(app.into(), Member::Share)));
             }
             within = Some(share);
         }
@@ -452,7 +408,7 @@ impl Shares {
     /// `app` has nothing queued, and its finish tag is or becomes `finish`, by the clock of its share.
     pub(crate) fn on_finish(&mut self, app: AppId, finish: VirtualTime) {
         if self.is_present(app) {
-            self.put(DEPARTURES, self.share_of(app), Next { tag: finish, arrival: 0, app, share: None });
+            self.put(DEPARTURES, self.share_of(app), Next::new(finish, 0, app, app.into()));
         }
     }
 

@@ -84,6 +84,9 @@ fn mul_div(value: u128, numerator: u128, denominator: u128) -> u128 {
     if numerator == denominator {
         return value;
     }
+    if value >> 64 == 0 {
+        return value * numerator / denominator;
+    }
     let bits = |value: u128| u128::BITS - value.leading_zeros();
     let shift = (bits(value) + bits(numerator)).saturating_sub(u128::BITS - 1);
     let scaled = (value >> shift) * numerator / denominator;

@@ -57,8 +57,8 @@ impl Totals {
         self.kind
     }
 
-    /// Sets how many of the servers that share totals can be reached; [`Reach::ALONE`] until then. O(rates) if that is a
-    /// change.
+    /// Sets how many of the servers that share totals can be reached; [`Reach::ALONE`] until then. O(rates) if that is
+    /// a change.
     pub fn set_reach(&mut self, now: Time, reach: Reach) {
         if core::mem::replace(&mut self.reach, reach) == reach {
             return;
