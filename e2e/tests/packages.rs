@@ -25,7 +25,7 @@ struct Kind {
 
 #[test]
 fn debian_package() {
-    if are_present("deb", &["cargo-deb", "dpkg"]) {
+    if are_present("deb", &["cargo-deb", "dpkg", "strip"]) {
         is_installed_upgraded_and_removed(&Kind {
             make: deb,
             install: "dpkg --install",
@@ -37,7 +37,7 @@ fn debian_package() {
 
 #[test]
 fn rpm_package() {
-    if are_present("rpm", &["cargo-generate-rpm", "rpm"]) {
+    if are_present("rpm", &["cargo-generate-rpm", "rpm", "strip"]) {
         // What it needs may be there as Debian packages, which rpm does not know.
         is_installed_upgraded_and_removed(&Kind {
             make: rpm,
@@ -48,26 +48,31 @@ fn rpm_package() {
     }
 }
 
-/// From the binary that was built along with the tests, as `cargo xtask package deb` does from a release.
+/// From the binary that was built along with the tests, as `cargo xtask package deb` does from a release, with the
+/// quickest compression.
 fn deb(version: &str, dir: &Path) {
-    let path = dir.join(format!("{version}.package"));
-    let mut command = tool("cargo-deb");
-    command.args(["--no-build", "--package", "vpfs", "--profile", "dev", "--no-strip", "--no-dbgsym", "--fast"]);
-    run(command.args(["--deb-version", version, "--output"]).arg(path));
+    let mut command = tool("cargo-deb", dir);
+    command.args(["--no-build", "--package", "vpfs", "--no-strip", "--no-dbgsym", "--fast"]);
+    run(command.args(["--deb-version", version, "--output"]).arg(dir.join(format!("{version}.package"))));
 }
 
 fn rpm(version: &str, dir: &Path) {
-    let path = dir.join(format!("{version}.package"));
-    let mut command = tool("cargo-generate-rpm");
-    command.args(["--package", "crates/vpfs", "--profile", "dev", "--payload-compress", "none"]);
-    run(command.args(["--set-metadata", &format!("version = \"{version}\""), "--output"]).arg(path));
+    let mut command = tool("cargo-generate-rpm", dir);
+    command.args(["--package", "crates/vpfs", "--payload-compress", "none"]);
+    command.args(["--set-metadata", &format!("version = \"{version}\""), "--output"]);
+    run(command.arg(dir.join(format!("{version}.package"))));
 }
 
-fn tool(name: &str) -> Command {
-    let generated = vpfs().with_file_name("generated");
-    run(Command::new(vpfs()).arg("generate").arg(generated));
+/// A tool that finds what a release build leaves, with this binary less what debuggers need, which is most of it.
+fn tool(name: &str, dir: &Path) -> Command {
+    let (target, release) = (dir.join("target"), dir.join("target/release"));
+    if !release.exists() {
+        std::fs::create_dir_all(&release).expect("a directory");
+        run(Command::new("strip").arg("--strip-debug").arg("-o").arg(release.join("vpfs")).arg(vpfs()));
+        run(Command::new(vpfs()).arg("generate").arg(release.join("generated")));
+    }
     let mut command = Command::new(name);
-    command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    command.env("CARGO_TARGET_DIR", target).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     command
 }
 

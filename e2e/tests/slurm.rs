@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
-use vpfs_e2e::requirements::are_present;
+use vpfs_e2e::requirements::{are_present, missing};
 use vpfs_e2e::{Daemon, await_some, free_ports, output, proxy_config, run, run_until_it_succeeds, vpfs};
 
 /// Slurm starts jobs when it likes to.
@@ -19,19 +19,39 @@ fn address(node: u16) -> String {
     format!("127.0.110.{node}")
 }
 
+/// Names, addresses and ports of their own for two slurmctld on this host: the first one, and its backup.
+const CONTROLLERS: [(&str, &str); 2] = [("ctl1", "127.0.110.11"), ("ctl2", "127.0.110.12")];
+
+/// Runs one of them in the directory `$2`. By its file of a process id, slurmctld ends the one before it.
+const CONTROLLER: &str = r#"
+set -e
+hostname "$1"
+mount --make-rprivate /
+mount --bind "$2/hosts" /etc/hosts
+mount -t tmpfs none "$2/pid"
+exec slurmctld -D
+"#;
+
 struct Site {
     dir: tempfile::TempDir,
     /// In the order in which they end.
     daemons: Vec<Daemon>,
-    slurmctld: Option<Daemon>,
+    /// One, or one for each of [`CONTROLLERS`].
+    slurmctld: Vec<Daemon>,
+    controllers: usize,
     port: u16,
 }
 
 impl Site {
     /// With these rules for jobs, and these tables in the configuration of the proxy.
     fn start(rules: &str, tables: &str) -> Self {
+        Self::start_with(1, rules, tables)
+    }
+
+    fn start_with(controllers: usize, rules: &str, tables: &str) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        let mut site = Self { dir, daemons: Vec::new(), slurmctld: None, port: free_ports(8) };
+        let (daemons, slurmctld, port) = (Vec::new(), Vec::new(), free_ports(8));
+        let mut site = Self { dir, daemons, slurmctld, controllers, port };
         site.start_storage(tables);
         site.start_slurm();
         site.write_rules(rules);
@@ -47,8 +67,11 @@ impl Site {
     }
 
     fn write_rules(&self, rules: &str) {
-        let agent = "[agent]\nconfig = \"vpfs.toml\"\ntoken = \"slurm.token\"\ninterval = \"10min\"\nttl = \"1h\"\n\
-                     timeout = \"5s\"\nreach = \"sockets\"\nwake = \"wake.sock\"\n";
+        let interval = if self.controllers == 1 { "10min" } else { "5s" };
+        let agent = format!(
+            "[agent]\nconfig = \"vpfs.toml\"\ntoken = \"slurm.token\"\ninterval = {interval:?}\nttl = \"1h\"\n\
+             timeout = \"5s\"\nreach = \"sockets\"\nwake = \"wake.sock\"\n"
+        );
         std::fs::write(self.path("slurm.toml"), format!("{agent}{rules}")).expect("a file");
     }
 
@@ -95,8 +118,10 @@ impl Site {
         std::fs::write(self.path("slurm.conf"), self.slurm_conf()).expect("a file");
         std::fs::write(self.path("wake"), self.wake_script()).expect("a file");
         run(Command::new("chmod").arg("755").arg(self.path("wake")));
-        std::fs::create_dir(self.path("state")).expect("a directory");
-        self.slurmctld = Some(self.start_slurmctld());
+        for name in ["state", "pid"] {
+            std::fs::create_dir(self.path(name)).expect("a directory");
+        }
+        self.slurmctld = (0..self.controllers).map(|number| self.start_slurmctld(number)).collect();
         for node in NODES.map(|node| format!("c{node}")) {
             let mut command = self.command(Path::new("slurmd"));
             let slurmd = Daemon::start(self.dir.path(), &node, command.args(["-D", "-N", &node]));
@@ -109,10 +134,35 @@ impl Site {
         });
     }
 
-    fn start_slurmctld(&self) -> Daemon {
-        let mut slurmctld = Daemon::start(self.dir.path(), "slurmctld", self.command(Path::new("slurmctld")).arg("-D"));
-        slurmctld.await_port(self.port + 2);
+    fn start_slurmctld(&self, number: usize) -> Daemon {
+        if self.controllers == 1 {
+            let mut command = self.command(Path::new("slurmctld"));
+            let mut slurmctld = Daemon::start(self.dir.path(), "slurmctld", command.arg("-D"));
+            slurmctld.await_port(self.port + 2);
+            return slurmctld;
+        }
+        let name = CONTROLLERS[number].0;
+        let hosts: String = CONTROLLERS.map(|(name, address)| format!("{address} {name}\n")).concat();
+        std::fs::write(self.path("hosts"), format!("127.0.0.1 localhost\n{hosts}")).expect("a file");
+        let mut command = self.command(Path::new("unshare"));
+        command.args(["--uts", "--mount", "sh", "-c", CONTROLLER, "sh", name]).arg(self.dir.path());
+        let slurmctld = Daemon::start(self.dir.path(), name, &mut command);
+        await_some(PATIENCE, || {
+            let told = output(self.command(Path::new("scontrol")).arg("ping"));
+            let told = String::from_utf8_lossy(&told.stdout).into_owned();
+            let is_up = told.lines().any(|line| line.contains(&format!("at {name} is UP")));
+            if is_up { Ok(()) } else { Err(told) }
+        });
         slurmctld
+    }
+
+    /// Where slurm.conf says that they run.
+    fn slurmctld_conf(&self) -> String {
+        if self.controllers == 1 {
+            return "SlurmctldHost=localhost(127.0.0.1)\n".to_owned();
+        }
+        let hosts: String = CONTROLLERS.map(|(name, address)| format!("SlurmctldHost={name}({address})\n")).concat();
+        format!("{hosts}CommunicationParameters=NoCtldInAddrAny\nSlurmctldTimeout=10\n")
     }
 
     fn slurm_conf(&self) -> String {
@@ -125,14 +175,15 @@ impl Site {
         };
         let nodes: String = NODES.map(node).collect();
         format!(
-            "ClusterName=vpfs\nSlurmctldHost=localhost(127.0.0.1)\nSlurmctldPort={}\nSlurmUser={user}\nSlurmdUser={user}\n\
+            "ClusterName=vpfs\n{}SlurmctldPort={}\nSlurmUser={user}\nSlurmdUser={user}\n\
              AuthType=auth/munge\nAuthInfo=socket={dir}/munge.sock\nCredType=cred/munge\nMpiDefault=none\n\
-             StateSaveLocation={dir}/state\nSlurmdSpoolDir={dir}/spool-%n\nSlurmctldPidFile={dir}/slurmctld.pid\n\
+             StateSaveLocation={dir}/state\nSlurmdSpoolDir={dir}/spool-%n\nSlurmctldPidFile={dir}/pid/slurmctld\n\
              SlurmdPidFile={dir}/slurmd-%n.pid\nProctrackType=proctrack/pgid\nTaskPlugin=task/none\nSwitchType=switch/none\n\
              SelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\nReturnToService=2\n\
              SchedulerParameters=sched_min_interval=0\nAccountingStorageType=accounting_storage/none\n\
              JobAcctGatherType=jobacct_gather/none\nPrologSlurmctld={dir}/wake\nEpilogSlurmctld={dir}/wake\n\
              {nodes}PartitionName=batch Nodes=c[1-3] Default=YES MaxTime=INFINITE State=UP\n",
+            self.slurmctld_conf(),
             port + 2,
         )
     }
@@ -185,6 +236,16 @@ impl Site {
 
     fn cancel(&self, job: &str) {
         run_until_it_succeeds(self.command(Path::new("scancel")).arg(job));
+    }
+
+    /// Slurm saves what it knows of jobs within seconds; a job whose start is not saved would be started again.
+    fn await_saved(&self, job: &str) {
+        let changed = SystemTime::now();
+        run(self.command(Path::new("scontrol")).args(["update", &format!("JobId={job}"), "Comment=saved"]));
+        await_some(PATIENCE, || {
+            let saved = std::fs::metadata(self.path("state/job_state")).and_then(|file| file.modified());
+            if saved.is_ok_and(|saved| saved > changed) { Ok(()) } else { Err("it is not saved".to_owned()) }
+        });
     }
 
     /// Processes of jobs would outlive the test.
@@ -255,15 +316,14 @@ fn a_job_has_its_share_from_its_start_to_its_end() {
     assert!(site.log().contains("cannot be told apart"), "{}", site.log());
 
     // slurmctld is away: nothing waits, and what is known stays.
-    let mut slurmctld = site.slurmctld.take().expect("it runs");
-    slurmctld.signal("TERM");
-    slurmctld.wait();
+    site.slurmctld[0].signal("TERM");
+    site.slurmctld[0].wait();
     let began = Instant::now();
     let woken = output(&mut Command::new(site.path("wake")));
     assert!(woken.status.success() && began.elapsed() < PATIENCE, "{woken:?}");
     await_some(PATIENCE, || if site.log().contains("jobs cannot be read") { Ok(()) } else { Err(site.log()) });
     assert_eq!(site.apps().len(), 3);
-    site.slurmctld = Some(site.start_slurmctld());
+    site.slurmctld[0] = site.start_slurmctld(0);
     site.cancel(&array);
     site.cancel(&vip);
     site.await_apps(&[]);
@@ -296,5 +356,43 @@ fn jobs_divide_the_share_of_their_project() {
     site.cancel(&second);
     site.await_rates(&[(&bio, 3.0), (&chem, 1.0)]);
     [&bio, &chem].into_iter().for_each(|job| site.cancel(job));
+    site.await_no_jobs();
+}
+
+/// A job that is cancelled takes longer to complete while its node reports to the controller that is gone first, so the
+/// agent sees its end when it reads again by itself.
+#[test]
+fn jobs_keep_their_shares_while_a_backup_controller_takes_over() {
+    if !are_present("slurm", &["munged", "slurmctld", "slurmd", "squeue", "unshare"]) {
+        return;
+    }
+    if !output(Command::new("unshare").args(["--uts", "--mount", "true"])).status.success() {
+        return missing("slurm", "no right to namespaces; run as root");
+    }
+    let mut site = Site::start_with(2, "[[rule]]\nweight = 3\n", "");
+    let exclusive = ["--nodes=1", "--exclusive"];
+    let known = |jobs: &[&String]| jobs.iter().map(|job| format!("{job} x3 1 0")).collect::<Vec<_>>();
+    let first = site.submit(&exclusive);
+    site.await_apps(&known(&[&first]));
+    site.await_saved(&first);
+    site.slurmctld[0].kill();
+    // Until the backup is in charge, it takes no jobs.
+    let mut sbatch = site.command(Path::new("sbatch"));
+    sbatch.args(["--parsable", "--output=/dev/null", "--wrap", "sleep 300"]).args(exclusive);
+    let second = await_some(PATIENCE, || {
+        let told = output(&mut sbatch);
+        assert_eq!(site.apps()[..1], known(&[&first]), "whoever is in charge");
+        let text = |bytes| String::from_utf8_lossy(bytes).trim().to_owned();
+        if told.status.success() { Ok(text(&told.stdout)) } else { Err(text(&told.stderr)) }
+    });
+    site.await_apps(&known(&[&first, &second]));
+    site.cancel(&first);
+    site.await_apps(&known(&[&second]));
+    // The first one takes over again.
+    site.slurmctld[0] = site.start_slurmctld(0);
+    let third = site.submit(&exclusive);
+    site.await_apps(&known(&[&second, &third]));
+    [&second, &third].into_iter().for_each(|job| site.cancel(job));
+    site.await_apps(&[]);
     site.await_no_jobs();
 }

@@ -183,6 +183,61 @@ fn a_minimum_is_for_all_servers_or_for_each() {
 }
 
 #[test]
+fn rates_of_a_share_are_for_all_servers_or_for_each() {
+    let policy = |keys: &str| {
+        let config = parse("", &format!("[[share]]\nname = \"p\"\n{keys}")).unwrap();
+        assert_eq!(config.warnings.to_string(), "");
+        config.shares[0].policy
+    };
+    let total = policy("cap = \"2MB/s\"\nmin_rate = \"1MB/s\"");
+    assert_eq!(total.minimum, Some(Minimum { rate: Bytes(1_000_000), scope: Scope::Total }));
+    assert_eq!(total.cap, vpfs_core::Cap::new(2_000_000, Bytes::mib(16)).map(vpfs_core::Cap::over_all_servers));
+    let server = policy("server_cap = \"2MB/s\"\nserver_min_rate = \"1MB/s\"");
+    assert_eq!(server.minimum, Some(Minimum { rate: Bytes(1_000_000), scope: Scope::Server }));
+    assert_eq!(server.cap, vpfs_core::Cap::new(2_000_000, Bytes::mib(16)));
+}
+
+/// One server; the application is in p/q.
+#[test]
+fn minima_in_a_share_are_no_more_than_its_own() {
+    let problem_of = |scheduler: &str, app: &str, shares: [&str; 2]| {
+        let [p, q] = shares.map(|keys| format!("{keys}\n"));
+        let text = format!("share = \"p/q\"\n{app}\n[[share]]\nname = \"p\"\n{p}[[share]]\nname = \"p/q\"\n{q}");
+        parse(scheduler, &text).map(drop).map_err(|problems| problems.lines().next().unwrap().to_owned())
+    };
+    let within = |app, shares| problem_of("", app, shares);
+    let less = |place: &str, sum: &str| {
+        let message = format!("is less than what has minima in it needs together, {sum}; raise it, or lower those");
+        Err(format!("f:{place}: {message}"))
+    };
+    assert_eq!(within("min_rate = \"4MB/s\"", ["min_rate = \"9MB/s\"", "min_rate = \"5MB/s\""]), Ok(()));
+    assert_eq!(
+        within("min_rate = \"6MB/s\"", ["min_rate = \"9MB/s\"", "min_rate = \"5MB/s\""]),
+        less("17: share.p/q.min_rate", "6MB/s")
+    );
+    assert_eq!(
+        within("min_rate = \"6MB/s\"", ["server_min_rate = \"5MB/s\"", ""]),
+        less("14: share.p.server_min_rate", "6MB/s"),
+        "one server may have all of it"
+    );
+    assert_eq!(
+        within("server_min_rate = \"6MB/s\"", ["min_rate = \"5MB/s\"", ""]),
+        less("14: share.p.min_rate", "6MB/s"),
+        "on one server"
+    );
+    assert_eq!(
+        within("", ["cap = \"5MB/s\"", "min_rate = \"6MB/s\""]),
+        less("14: share.p.cap", "6MB/s"),
+        "it could not be kept"
+    );
+    let of_all = |p: &str| problem_of("capacity = \"10MB/s\"", "min_rate = \"6MB/s\"", [p, "min_rate = \"8MB/s\""]);
+    assert_eq!(of_all("min_rate = \"10MB/s\""), Ok(()), "what is in it is not counted again");
+    assert!(of_all("min_rate = \"11MB/s\"").unwrap_err().contains("together is 11MB/s, but all servers have 10MB/s"));
+    let own = "f:15: share.p.min_rate: is more than its cap; lower it, or raise the cap";
+    assert_eq!(within("", ["cap = \"1MB/s\"\nmin_rate = \"2MB/s\"", ""]), Err(own.to_owned()));
+}
+
+#[test]
 fn promises_beyond_the_capacity_are_refused() {
     assert_eq!(
         problem("capacity = \"100MB/s\"", "min_rate = \"101MB/s\""),

@@ -383,6 +383,14 @@ fn shares_have_paths_and_each_is_there_once() {
     );
     assert_problem(
         &share("name = \"a\"\nburst = \"1MiB\""),
-        "f:11: share.a.burst: has no effect without server_cap; add it or remove this",
+        "f:11: share.a.burst: has no effect without cap or server_cap; add one or remove it",
     );
+}
+
+#[test]
+fn who_looks_for_exports_is_told_how_to_tell_them_apart() {
+    let problems = Config::parse("f", "[[app]]\nname = \"a\"\nexport = \"/home\"\n").unwrap_err().to_string();
+    let problem = problems.lines().find(|problem| problem.contains("app.a.export")).unwrap();
+    assert!(problem.starts_with("f:3: app.a.export: unknown key; see files: "), "{problem}");
+    assert!(problem.ends_with("Give an export a port of its own, and write `listeners`."), "{problem}");
 }

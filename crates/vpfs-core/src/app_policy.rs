@@ -49,11 +49,7 @@ impl Default for AppPolicy {
 impl AppPolicy {
     /// What of it is for the sum over all servers, in bytes per second.
     pub fn totals(&self) -> impl Iterator<Item = (TotalKind, u64)> {
-        let cap = self.cap.filter(|cap| cap.scope == Scope::Total).map(|cap| cap.bytes_per_second());
-        let target = self.target.filter(|target| target.scope == Scope::Total).map(|target| target.rate.0);
-        let minimum = self.minimum.filter(|minimum| minimum.scope == Scope::Total).map(|minimum| minimum.rate.0);
-        let all = [(TotalKind::Cap, cap), (TotalKind::Target, target), (TotalKind::Minimum, minimum)];
-        all.into_iter().filter_map(|(kind, rate)| Some((kind, rate?)))
+        totals(self.cap, self.target, self.minimum)
     }
 
     /// The time that it is promised for its requests, its deadline or its latency.
@@ -86,22 +82,47 @@ pub struct SharePolicy {
     pub weight: Weight,
     /// The share that it is in; `None` at the top. The driver sees to it that no share is in itself.
     pub parent: Option<ShareId>,
-    /// The upper limit on the rate of all in it together, at each server.
+    /// The upper limit on the rate of all in it together.
     pub cap: Option<Cap>,
+    /// The least that all in it get together, by policies that keep minima. What one gets for its own minimum counts.
+    pub minimum: Option<Minimum>,
 }
 
 impl SharePolicy {
+    /// At the top, and nothing else.
+    pub const NEW: Self = Self { weight: Weight::ONE, parent: None, cap: None, minimum: None };
+
     /// An application is in at most this many shares, each in the next.
     pub const DEPTH_MAX: usize = 8;
+
+    /// What of it is for the sum over all servers, in bytes per second.
+    pub fn totals(&self) -> impl Iterator<Item = (TotalKind, u64)> {
+        totals(self.cap, None, self.minimum)
+    }
 }
 
 impl Default for SharePolicy {
     fn default() -> Self {
-        Self { weight: Weight::ONE, parent: None, cap: None }
+        Self::NEW
     }
 }
 
-/// The upper limit on an application's rate.
+fn totals(
+    cap: Option<Cap>,
+    target: Option<Target>,
+    minimum: Option<Minimum>,
+) -> impl Iterator<Item = (TotalKind, u64)> {
+    let cap = cap.map(|cap| (cap.scope, cap.bytes_per_second()));
+    let target = target.map(|target| (target.scope, target.rate.0));
+    let minimum = minimum.map(|minimum| (minimum.scope, minimum.rate.0));
+    let all = [(TotalKind::Cap, cap), (TotalKind::Target, target), (TotalKind::Minimum, minimum)];
+    all.into_iter().filter_map(|(kind, rate)| match rate {
+        Some((Scope::Total, rate)) => Some((kind, rate)),
+        _ => None,
+    })
+}
+
+/// An upper limit on a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cap {
     bytes_per_second: NonZeroU64,
@@ -135,13 +156,13 @@ impl Cap {
         self.bytes_per_second.get()
     }
 
-    /// How much the application gets at once after a pause.
+    /// How much may be had at once after a pause.
     pub const fn burst(self) -> Bytes {
         self.burst
     }
 }
 
-/// The rate that an application gets at least, as long as it asks for it, see [`crate::isolation`].
+/// A rate that somebody gets at least, as long as it is asked for, see [`crate::isolation`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Minimum {
     /// Bytes per second, at least 1.

@@ -10,10 +10,12 @@
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+use core::ops::Add;
 
 use crate::app_policy::{AppPolicy, ShareId, SharePolicy};
 use crate::heap::{Heap, Item};
 use crate::list::{List, Node};
+use crate::member::Member;
 use crate::shares::Shares;
 use crate::total::TotalKind;
 use crate::totals::{Rate, Totals};
@@ -30,8 +32,6 @@ pub(crate) struct Caps {
     len: usize,
     /// In which those are present that wait for shares.
     shares: Shares,
-    /// The buckets of shares, by number.
-    of_shares: Totals,
     /// By share, as far as they had a cap.
     gates: Vec<Gate>,
 }
@@ -55,28 +55,11 @@ struct Gate {
     clock: VirtualTime,
 }
 
-/// Who waits for a bucket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Who {
-    App(AppId),
-    /// The first of those that wait there.
-    Share(ShareId),
-}
-
-/// When a bucket will be out of debt.
+/// When a bucket will be out of debt: an application's, or that of a share for the first of those that wait there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Due {
     at: Time,
-    who: Who,
-}
-
-impl Who {
-    fn owner(self) -> usize {
-        match self {
-            Self::App(app) => 2 * app.index(),
-            Self::Share(share) => 2 * share.index() + 1,
-        }
-    }
+    who: Member,
 }
 
 impl Item for Due {
@@ -98,7 +81,6 @@ impl Caps {
             due: Heap::new(),
             len: 0,
             shares: Shares::new(0),
-            of_shares: Totals::new(TotalKind::Cap),
             gates: Vec::new(),
         }
     }
@@ -123,9 +105,16 @@ impl Caps {
         self.len
     }
 
-    /// The cost of those of `app`.
-    pub(crate) fn cost(&self, app: AppId) -> Bytes {
-        self.held.get(app.index()).map_or(Bytes::ZERO, |held| held.cost)
+    /// The cost of those of an application, or of all in a share. O(1) or O(applications).
+    pub(crate) fn cost(&self, of: Member) -> Bytes {
+        let cost = |app: AppId| self.held.get(app.index()).map_or(Bytes::ZERO, |held| held.cost);
+        match of {
+            Member::App(app) => cost(app),
+            Member::Share(share) => {
+                let apps = (0..).map(AppId).zip(&self.held).map(|(app, _)| app);
+                apps.filter(|app| self.shares.is_within(*app, share)).map(cost).fold(Bytes::ZERO, Bytes::add)
+            }
+        }
     }
 
     /// When the next one may be released.
@@ -146,7 +135,7 @@ impl Caps {
         if cap.is_some() && share.index() >= self.gates.len() {
             self.gates.resize(share.index() + 1, Gate::default());
         }
-        self.of_shares.set(now, bucket(share), cap.map(Rate::of_cap));
+        self.totals.set(now, share, cap.map(Rate::of_cap));
         self.wake(now, share);
     }
 
@@ -166,16 +155,16 @@ impl Caps {
     pub(crate) fn poll(&mut self, now: Time, table: &mut [impl Cost], app: AppId) -> Option<RequestId> {
         let waited = self.leave_gate(now, app);
         let Some(id) = self.held.get(app.index()).and_then(|held| held.list.first()) else {
-            self.due.remove(Who::App(app).owner());
+            self.due.remove(Member::App(app).owner());
             self.give_way(app);
             return None;
         };
         if let Some(at) = self.totals.due(now, app) {
-            self.due.set(Due { at, who: Who::App(app) });
+            self.due.set(Due { at, who: Member::App(app) });
             self.give_way(app);
             return None;
         }
-        self.due.remove(Who::App(app).owner());
+        self.due.remove(Member::App(app).owner());
         let cost = table[id.index()].cost();
         if !self.gates.is_empty() && !self.try_gates(now, app, cost, waited) {
             return None;
@@ -194,7 +183,7 @@ impl Caps {
             let gate = &mut self.gates[share.index()];
             let tag = waited.filter(|(at, _)| at == share).map_or(finish.max(gate.clock), |(_, tag)| tag);
             let is_first = gate.waiting.first().is_none_or(|first| (tag, app) < *first);
-            if !is_first || self.of_shares.due(now, bucket(*share)).is_some() {
+            if !is_first || self.totals.due(now, *share).is_some() {
                 gate.waiting.insert((tag, app));
                 self.shares.on_arrival(app, gate.clock);
                 self.held[app.index()].gate = Some((*share, tag));
@@ -207,7 +196,7 @@ impl Caps {
             self.held[app.index()].finish = tag + self.shares.of(app).time(cost.0.into());
         }
         for share in capped {
-            self.of_shares.charge(now, bucket(share), cost);
+            self.totals.charge(now, share, cost);
             self.wake(now, share);
         }
         true
@@ -227,18 +216,18 @@ impl Caps {
             return;
         }
         for share in self.capped(app).collect::<Vec<_>>() {
-            self.of_shares.recharge(now, bucket(share), [charged, real]);
+            self.totals.recharge(now, share, [charged, real]);
             self.wake(now, share);
         }
     }
 
-    /// Sets when the next of those that wait for `share` may go.
-    fn wake(&mut self, now: Time, share: ShareId) {
+    /// Sets when the next of those that wait for `share` may go; then poll all that are due.
+    pub(crate) fn wake(&mut self, now: Time, share: ShareId) {
         if self.gates.get(share.index()).is_some_and(|gate| !gate.waiting.is_empty()) {
-            let at = self.of_shares.due(now, bucket(share)).unwrap_or(now);
-            self.due.set(Due { at, who: Who::Share(share) });
+            let at = self.totals.due(now, share).unwrap_or(now);
+            self.due.set(Due { at, who: Member::Share(share) });
         } else {
-            self.due.remove(Who::Share(share).owner());
+            self.due.remove(Member::Share(share).owner());
         }
     }
 
@@ -252,8 +241,8 @@ impl Caps {
     /// An application of which a request may go now.
     pub(crate) fn poll_due(&self, now: Time) -> Option<AppId> {
         match self.due.first().filter(|due| due.at <= now)?.who {
-            Who::App(app) => Some(app),
-            Who::Share(share) => self.gates[share.index()].waiting.first().map(|(_, app)| *app),
+            Member::App(app) => Some(app),
+            Member::Share(share) => self.gates[share.index()].waiting.first().map(|(_, app)| *app),
         }
     }
 
@@ -276,9 +265,4 @@ impl Caps {
         let own = [self.held.capacity()];
         own.into_iter().chain(self.totals.capacities()).chain(self.due.capacities()).collect()
     }
-}
-
-/// The number of a share's bucket.
-fn bucket(ShareId(share): ShareId) -> AppId {
-    AppId(share)
 }

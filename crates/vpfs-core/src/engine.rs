@@ -8,6 +8,7 @@ use crate::dsfq::SharedService;
 use crate::event::EventQueue;
 use crate::learned::Learned;
 use crate::limits::Limits;
+use crate::member::Member;
 use crate::request::Request;
 use crate::scheduler::Scheduler;
 use crate::settings::Settings;
@@ -40,8 +41,8 @@ pub(crate) trait Engine: Scheduler + Debug {
     /// The clock that all servers go by is this far ahead of the caller's; behind it if negative.
     fn set_clock(&mut self, _ahead_ns: i64) {}
 
-    /// What waits of `app` only because its rate does not allow more. O(1).
-    fn waiting(&self, _app: AppId) -> Bytes {
+    /// What waits of a member only because its rate does not allow more. O(1), or O(applications) for a share.
+    fn waiting(&self, _of: Member) -> Bytes {
         Bytes::ZERO
     }
 

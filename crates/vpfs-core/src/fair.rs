@@ -15,6 +15,7 @@ use crate::corrections::Corrections;
 use crate::dsfq::{Ledger, Standing};
 use crate::event::{Event, EventQueue};
 use crate::list::{List, Node};
+use crate::member::Member;
 use crate::request::{Request, ServiceReport};
 use crate::settings::Sharing;
 use crate::shares::{Next, Shares};
@@ -185,6 +186,14 @@ impl<E: Queued> FairQueue<E> {
         firsts.min_by_key(|(_, first)| first.arrival).map(|(lane, first)| self.head(lane, first))
     }
 
+    /// The queued request that is next of an application, or of a share with a minimum: there, of who is first in it.
+    pub(crate) fn next_of(&mut self, member: Member) -> Option<Head> {
+        match member {
+            Member::App(app) => self.oldest(app),
+            Member::Share(share) => self.shares.first_in(share).map(|(lane, first)| self.head(lane, &first)),
+        }
+    }
+
     /// The position of its oldest queued request, or of the next that arrives.
     fn next_position(&self, app: AppId) -> u128 {
         let end = || self.flows[app.index()].tags.end();
@@ -226,6 +235,12 @@ impl<E: Queued> FairQueue<E> {
             tags.anchor(position, most);
             self.refresh(app);
         }
+    }
+
+    /// The same for all in `share`, of which `app` was served: they stay as they stand to each other.
+    pub(crate) fn limit_lead_of(&mut self, share: ShareId, app: AppId, most: Bytes) {
+        let next = self.flows[app.index()].tags.tag(self.next_position(app));
+        self.shares.limit_lead(share, self.clock.now(), (app, next), most);
     }
 
     /// A request of `app` costs `delta` of service more (or less) than was charged.

@@ -80,7 +80,7 @@ impl<T: Item> Indexed<'_, T> {
             self.items.push(item);
             self.sift_up(self.items.len() - 1, item);
         } else {
-            self.sift(position as usize, item);
+            self.replace(position as usize, item);
         }
     }
 
@@ -94,13 +94,13 @@ impl<T: Item> Indexed<'_, T> {
         if let Some(last) = self.items.pop()
             && position < self.items.len()
         {
-            self.sift(position, last);
+            self.replace(position, last);
         }
         true
     }
 
-    /// Puts `item` at index `at`, or moves it up or down from there to where it belongs.
-    fn sift(&mut self, at: usize, item: T) {
+    /// Puts `item` at index `at`, where that of its owner is, or moves it up or down from there to where it belongs.
+    pub(crate) fn replace(&mut self, at: usize, item: T) {
         if at > 0 && item < self.items[(at - 1) / ARITY] {
             self.sift_up(at, item);
         } else {
@@ -109,11 +109,8 @@ impl<T: Item> Indexed<'_, T> {
     }
 
     fn sift_up(&mut self, mut at: usize, item: T) {
-        while at > 0 {
+        while at > 0 && item < self.items[(at - 1) / ARITY] {
             let parent = (at - 1) / ARITY;
-            if self.items[parent] <= item {
-                break;
-            }
             self.place(at, self.items[parent]);
             at = parent;
         }
@@ -121,12 +118,8 @@ impl<T: Item> Indexed<'_, T> {
     }
 
     fn sift_down(&mut self, mut at: usize, item: T) {
-        while let Some(child) = self.least_child(at) {
-            let least = self.items[child];
-            if item <= least {
-                break;
-            }
-            self.place(at, least);
+        while let Some(child) = self.least_child(at).filter(|child| self.items[*child] < item) {
+            self.place(at, self.items[child]);
             at = child;
         }
         self.place(at, item);
@@ -134,8 +127,15 @@ impl<T: Item> Indexed<'_, T> {
 
     fn least_child(&self, at: usize) -> Option<usize> {
         let first = at * ARITY + 1;
-        let end = (first + ARITY).min(self.items.len());
-        (first..end).min_by(|&left, &right| self.items[left].cmp(&self.items[right]))
+        let children = self.items.get(first..)?;
+        let children = &children[..ARITY.min(children.len())];
+        let mut least = 0;
+        for child in 1..children.len() {
+            if children[child] < children[least] {
+                least = child;
+            }
+        }
+        (!children.is_empty()).then_some(first + least)
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "there are at most as many items as 32-bit ids")]

@@ -68,6 +68,7 @@ pub mod isolation;
 mod learned;
 mod limits;
 mod list;
+mod member;
 mod policies;
 pub mod policy;
 pub mod request;
@@ -94,6 +95,7 @@ pub use ioco::Ioco;
 pub use isolation::Isolation;
 pub use learned::{Learned, LearnedCost, LearnedCosts};
 pub use limits::Limits;
+pub use member::Member;
 pub use policies::Capabilities;
 pub use policy::Policy;
 pub use request::{

@@ -23,6 +23,7 @@ use crate::event::{Event, EventQueue};
 use crate::learned::Learned;
 use crate::limits::Limits;
 use crate::list::{Links, Node};
+use crate::member::Member;
 use crate::request::{Dispatch, OpKind, Request, ServiceClass, ServiceReport};
 use crate::scheduler::Scheduler;
 use crate::settings::Settings;
@@ -215,17 +216,17 @@ impl Policy {
             return None;
         }
         self.all_totals().find_map(|(class, totals)| {
-            let (app, bytes) = totals.poll_report()?;
-            Some((TotalId { app, kind: totals.kind(), class }, bytes))
+            let (of, bytes) = totals.poll_report()?;
+            Some((TotalId { of, kind: totals.kind(), class }, bytes))
         })
     }
 
-    /// What waits here only because a total does not allow more. O(1).
-    pub fn waiting(&self, TotalId { app, kind, class }: TotalId) -> Bytes {
+    /// What waits here only because a total does not allow more. O(1), or O(applications) for a share.
+    pub fn waiting(&self, TotalId { of, kind, class }: TotalId) -> Bytes {
         match (kind, &self.metadata) {
-            (TotalKind::Cap, _) => self.caps.cost(app),
-            (_, Some(metadata)) if self.is_open() && class == ServiceClass::Metadata => metadata.waiting(app),
-            _ => self.data.waiting(app),
+            (TotalKind::Cap, _) => self.caps.cost(of),
+            (_, Some(metadata)) if self.is_open() && class == ServiceClass::Metadata => metadata.waiting(of),
+            _ => self.data.waiting(of),
         }
     }
 
@@ -403,8 +404,14 @@ impl Scheduler for Policy {
     }
 
     fn poll_dispatch(&mut self, now: Time) -> Option<Dispatch> {
-        while let Some(app) = self.caps.totals().poll_changed() {
-            self.release_held(now, app);
+        while let Some(member) = self.caps.totals().poll_changed() {
+            match member {
+                Member::App(app) => self.release_held(now, app),
+                Member::Share(share) => {
+                    self.caps.wake(now, share);
+                    self.release_due(now);
+                }
+            }
         }
         // Written out by hand because every request waits for it.
         let dispatch = self.data.as_mut().poll_dispatch(now);

@@ -136,7 +136,7 @@ impl Storage {
                     self.scheduler.set_app(at, *app, &AppPolicy { share: parent, ..AppPolicy::weighted(weight) });
                 }
                 Tree::Share { share, inside, .. } => {
-                    self.scheduler.set_share(at, *share, Some(&SharePolicy { weight, parent, cap: None }));
+                    self.scheduler.set_share(at, *share, Some(&SharePolicy { weight, parent, ..SharePolicy::NEW }));
                     self.set(inside, Some(*share));
                 }
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use vpfs_core::total::Reach;
 use vpfs_core::{
     AppId, AppPolicy, Bytes, Depth, Minimum, OpKind, Policy, PolicyKind, Request, RequestId, Scheduler, Scope,
-    ServiceClass, Settings, SlotCostTable, Time, TotalId, TotalKind, Weight,
+    ServiceClass, Settings, ShareId, SharePolicy, SlotCostTable, Time, TotalId, TotalKind, Weight,
 };
 
 const MB: u64 = 1_000_000;
@@ -17,12 +17,18 @@ struct App {
     weight: u32,
     /// MB/s.
     minimum: u64,
+    share: Option<ShareId>,
     processes: u32,
     kib: u64,
     think: Duration,
 }
 
-const BUSY: App = App { weight: 1, minimum: 0, processes: 8, kib: 256, think: Duration::ZERO };
+const BUSY: App = App { weight: 1, minimum: 0, share: None, processes: 8, kib: 256, think: Duration::ZERO };
+
+/// A minimum of MB/s at one server; 0 for none.
+fn minimum(rate: u64) -> Option<Minimum> {
+    (rate > 0).then_some(Minimum { rate: Bytes(rate * MB), scope: Scope::Server })
+}
 
 fn id_of(app: usize) -> AppId {
     AppId(u32::try_from(app).expect("few applications"))
@@ -59,9 +65,21 @@ impl Disk {
     /// Changes the weight and the minimum of an application.
     fn set(&mut self, app: usize, to: App) {
         self.apps[app] = to;
-        let minimum = (to.minimum > 0).then_some(Minimum { rate: Bytes(to.minimum * MB), scope: Scope::Server });
-        let policy = AppPolicy { minimum, ..AppPolicy::weighted(Weight::new(to.weight).expect("a weight")) };
+        let policy = AppPolicy {
+            minimum: minimum(to.minimum),
+            share: to.share,
+            ..AppPolicy::weighted(Weight::new(to.weight).expect("a weight"))
+        };
         self.scheduler.set_app(self.now, id_of(app), &policy);
+    }
+
+    /// Gives shares their minima in MB/s; each is in the one with the second number, if there is one.
+    fn with_shares(mut self, shares: &[(u64, Option<u32>)]) -> Self {
+        for (share, (rate, parent)) in (0..).zip(shares) {
+            let policy = SharePolicy { minimum: minimum(*rate), parent: parent.map(ShareId), ..SharePolicy::NEW };
+            self.scheduler.set_share(self.now, ShareId(share), Some(&policy));
+        }
+        self
     }
 
     fn start(&mut self, app: usize) {
@@ -219,7 +237,7 @@ fn service_at_other_servers_counts_and_is_told() {
     disk.run(10);
     assert_near(disk.run(10)[0], 24.0, 5.0);
     let mut told = 0;
-    let id = TotalId { app: AppId(0), kind: TotalKind::Minimum, class: ServiceClass::Data };
+    let id = TotalId { of: AppId(0).into(), kind: TotalKind::Minimum, class: ServiceClass::Data };
     while let Some((total, bytes)) = disk.scheduler.poll_total() {
         assert_eq!(total, id);
         told += bytes;
@@ -228,7 +246,7 @@ fn service_at_other_servers_counts_and_is_told() {
     // Elsewhere it gets all of its minimum, so here it keeps its even part and its share.
     let mut here = 0.0;
     for _ in 0..10 {
-        disk.scheduler.totals(id.kind, id.class).unwrap().hear(disk.now, id.app, 24_000_000);
+        disk.scheduler.totals(id.kind, id.class).unwrap().hear(disk.now, id.of, 24_000_000);
         here += disk.run(1)[0] / 10.0;
     }
     assert!((11.0..=14.0).contains(&here), "{here}");
@@ -244,4 +262,121 @@ fn waiting_for_large_requests_of_others_costs_nothing() {
     disk.scheduler.set_app(Time::ZERO, AppId(0), &AppPolicy { minimum, ..AppPolicy::default() });
     disk.run(5);
     assert_near(disk.run(20)[0], 40.0, 5.0);
+}
+
+/// An application in share `share`.
+fn inside(share: u32, app: App) -> App {
+    App { share: Some(ShareId(share)), ..app }
+}
+
+/// What they get after some time to learn, on average over a longer one.
+fn got(mut disk: Disk) -> Vec<f64> {
+    disk.run(10);
+    disk.run(20)
+}
+
+#[test]
+fn the_minimum_of_a_share_is_for_all_in_it_by_weight() {
+    let apps = [inside(0, App { weight: 3, ..BUSY }), inside(0, BUSY), App { weight: 9, ..BUSY }];
+    let got = got(Disk::new(&apps).with_shares(&[(24, None)]));
+    assert_near(got[0], 18.0, 5.0);
+    assert_near(got[1], 6.0, 5.0);
+    assert_near(got[2], 36.0, 5.0);
+}
+
+#[test]
+fn the_minimum_of_a_share_below_its_part_changes_nothing() {
+    let apps = [inside(0, App { weight: 3, ..BUSY }), inside(0, BUSY), BUSY];
+    let got = got(Disk::new(&apps).with_shares(&[(10, None)]));
+    assert_near(got[0], 22.5, 5.0);
+    assert_near(got[1], 7.5, 5.0);
+    assert_near(got[2], 30.0, 5.0);
+}
+
+/// Each gets the greater of its own minimum and its part of the share's.
+#[test]
+fn what_a_member_gets_for_its_minimum_counts_for_its_share() {
+    for (own, due) in [(20, [20.0, 10.0]), (5, [15.0, 15.0])] {
+        let apps = [inside(0, App { minimum: own, ..BUSY }), inside(0, BUSY), App { weight: 9, ..BUSY }];
+        let got = got(Disk::new(&apps).with_shares(&[(30, None)]));
+        assert_near(got[0], due[0], 5.0);
+        assert_near(got[1], due[1], 5.0);
+        assert_near(got[2], 30.0, 5.0);
+    }
+}
+
+#[test]
+fn a_member_keeps_its_minimum_when_others_have_that_of_the_share() {
+    let apps = [inside(0, App { minimum: 10, ..BUSY }), inside(0, App { weight: 99, ..BUSY }), BUSY];
+    let got = got(Disk::new(&apps).with_shares(&[(40, None)]));
+    assert_near(got[0], 10.0, 5.0);
+    assert_near(got[1], 30.0, 5.0);
+}
+
+#[test]
+fn who_asks_for_little_leaves_it_to_those_beside_it() {
+    let idle = App { processes: 1, kib: 64, think: Duration::from_millis(20), ..BUSY };
+    let apps = [inside(1, idle), inside(1, BUSY), inside(0, App { processes: 0, ..BUSY }), App { weight: 30, ..BUSY }];
+    let got = got(Disk::new(&apps).with_shares(&[(40, None), (20, Some(0))]));
+    assert_near(got[0] + got[1], 40.0, 3.0);
+    assert!(got[0] > 1.5, "{got:?}");
+}
+
+/// Each of their requests is a first one, which waits for its start outside of their share.
+#[test]
+fn a_share_of_many_that_come_and_go_keeps_its_minimum() {
+    let guest = App { processes: 1, think: Duration::from_millis(500), ..BUSY };
+    let mut apps = vec![inside(0, guest); 80];
+    apps.push(App { weight: 30, ..BUSY });
+    let mut disk = Disk::new(&apps).with_shares(&[(30, None)]);
+    disk.run(10);
+    let got = disk.run(20);
+    assert_near(got[..80].iter().sum(), 30.0, 5.0);
+    // Nor do they wait for what they got beyond their share when that has no minimum any more.
+    disk.set(80, BUSY);
+    let mut disk = disk.with_shares(&[(0, None)]);
+    let got = disk.run(5);
+    assert_near(got[..80].iter().sum(), 30.0, 10.0);
+}
+
+/// As `memory.min` of cgroups: what a share gets bounds what those in it get.
+#[test]
+fn minima_in_shares_beyond_the_storage_follow_the_tree() {
+    let apps = [inside(0, App { minimum: 60, ..BUSY }), inside(0, App { minimum: 20, ..BUSY }), inside(1, BUSY), BUSY];
+    let got = got(Disk::new(&apps).with_shares(&[(80, None), (80, None)]));
+    assert_near((got[0] + got[1]) / got[2], 1.0, 10.0);
+    assert_near(got[0] / got[1], 3.0, 10.0);
+    assert!(got[3] > 60.0 * 0.03, "{got:?}");
+}
+
+#[test]
+fn a_share_that_had_a_minimum_is_not_held_back_afterwards() {
+    let apps = [inside(0, BUSY), inside(0, App { weight: 2, ..BUSY }), App { weight: 2, ..BUSY }];
+    let mut disk = Disk::new(&apps).with_shares(&[(40, None)]);
+    assert_near(disk.run(60)[..2].iter().sum(), 40.0, 5.0);
+    let mut disk = disk.with_shares(&[(0, None)]);
+    disk.run(1);
+    let got = disk.run(5);
+    assert_near(got[0] + got[1], 20.0, 8.0);
+    assert_near(got[1] / got[0], 2.0, 10.0);
+}
+
+/// Places and minima change while requests wait.
+#[test]
+fn minima_move_with_who_has_them() {
+    let apps = [inside(0, App { minimum: 20, ..BUSY }), inside(1, BUSY), App { weight: 9, ..BUSY }];
+    let mut disk = Disk::new(&apps).with_shares(&[(30, None), (0, None)]);
+    disk.run(10);
+    assert_near(disk.run(20)[0], 30.0, 5.0);
+    disk.set(0, inside(1, App { minimum: 20, ..BUSY }));
+    disk.run(1);
+    assert_near(disk.run(20)[0], 20.0, 5.0);
+    let mut disk = disk.with_shares(&[(30, None), (40, None)]);
+    disk.run(1);
+    let got = disk.run(20);
+    assert_near(got[0] + got[1], 40.0, 5.0);
+    let mut disk = disk.with_shares(&[(30, None), (0, Some(0))]);
+    disk.run(1);
+    let got = disk.run(20);
+    assert_near(got[0] + got[1], 30.0, 5.0);
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use vpfs_core::{AppId, ShareId, Time};
+use vpfs_core::{AppId, Member, ShareId, Time};
 
 use crate::coordination::FlowKey;
 use crate::places::{NamedShare, Places};
@@ -61,7 +61,7 @@ impl Flows {
     /// Names an application; returns where it stands. The one before it may be gone then.
     pub(crate) fn name(&mut self, app: AppId, name: AppName<'_>) -> Option<ShareId> {
         let key = name.key();
-        let share = name.share.and_then(|NamedShare { path, weight, .. }| self.places.enter(path, weight));
+        let share = name.share.and_then(|NamedShare { path, policy }| self.places.enter(path, policy.weight));
         let flow = self.flow(app);
         let (before, left) = (flow.key.replace(key), std::mem::replace(&mut flow.share, share));
         left.into_iter().for_each(|left| self.places.leave(left));
@@ -74,6 +74,26 @@ impl Flows {
 
     pub(crate) fn key(&self, app: AppId) -> Option<FlowKey> {
         self.flows.get(app.index())?.key
+    }
+
+    /// The key of a member's totals.
+    pub(crate) fn key_of(&self, member: Member) -> Option<FlowKey> {
+        match member {
+            Member::App(app) => self.key(app),
+            Member::Share(share) => self.places.key(share),
+        }
+    }
+
+    /// Whose totals have this key.
+    pub(crate) fn member(&self, key: FlowKey) -> Option<Member> {
+        let share = || self.places.of_key(key).filter(|share| self.places.key(*share) == Some(key));
+        self.app(key).map(Member::App).or_else(|| share().map(Member::Share))
+    }
+
+    /// An application and all that it is in.
+    pub(crate) fn with_above(&self, app: AppId) -> impl Iterator<Item = Member> {
+        let share = self.flows.get(app.index()).and_then(|flow| flow.share);
+        [Member::App(app)].into_iter().chain(self.places.above(share).map(Member::Share))
     }
 
     /// The application with this key.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use vpfs_core::ioco::order_of;
 use vpfs_core::{
-    AppId, AppPolicy, Bytes, Dispatch, Event as SchedulerEvent, Learned, MIN_DATA_COST, Objects, OpKind, Policy, Reach,
-    Request, Scheduler, ServerId, ServiceClass, Settings, SharedService, Time, TotalId, TotalKind,
+    AppId, AppPolicy, Bytes, Dispatch, Event as SchedulerEvent, Learned, MIN_DATA_COST, Member, Objects, OpKind,
+    Policy, Reach, Request, Scheduler, ServerId, ServiceClass, Settings, SharedService, Time, TotalId, TotalKind,
 };
 
 use crate::accounts::{Accounts, AppAccount};
@@ -60,7 +60,7 @@ pub struct Node<W> {
     /// For when they are needed.
     peer_settings: Option<PeerSettings>,
     /// What is for the sum over all servers, in bytes per second.
-    sums: BTreeMap<(AppId, TotalKind), u64>,
+    sums: BTreeMap<(Member, TotalKind), u64>,
     flows: Flows,
     costs: Costs,
     accounts: Accounts,
@@ -131,13 +131,17 @@ impl<W> Node<W> {
         let policy = AppPolicy { share, order: policy.order.or(Some(order_of(name.name))), ..*policy };
         self.scheduler.set_app(now, app, &policy);
         self.accounts.set_policy(now, app, &policy);
-        for kind in TotalKind::ALL {
-            self.sums.remove(&(app, kind));
-        }
-        self.sums.extend(policy.totals().map(|(kind, rate)| ((app, kind), rate)));
+        self.set_sums(app.into(), policy.totals());
         self.forget_shares(now);
         self.find_peers(now);
         self.renew_reach(now);
+    }
+
+    fn set_sums(&mut self, of: Member, totals: impl Iterator<Item = (TotalKind, u64)>) {
+        for kind in TotalKind::ALL {
+            self.sums.remove(&(of, kind));
+        }
+        self.sums.extend(totals.map(|(kind, rate)| ((of, kind), rate)));
     }
 
     /// Declares exactly these shares. Others exist while an application is in them. O(shares).
@@ -145,18 +149,25 @@ impl<W> Node<W> {
         self.flows.places.declare(declared.into_iter());
         self.tell_shares(now);
         self.forget_shares(now);
+        self.find_peers(now);
+        self.renew_reach(now);
     }
 
     fn tell_shares(&mut self, now: Time) {
         while let Some((share, policy)) = self.flows.places.poll_changed() {
             self.scheduler.set_share(now, share, Some(&policy));
             self.accounts.set_share(now, share, policy);
+            self.set_sums(share.into(), policy.totals());
         }
     }
 
     fn forget_shares(&mut self, now: Time) {
-        while let Some(share) = self.flows.places.poll_gone() {
+        while let Some((share, key)) = self.flows.places.poll_gone() {
             self.scheduler.set_share(now, share, None);
+            self.set_sums(share.into(), std::iter::empty());
+            if let Some(peers) = &mut self.peers {
+                peers.share_left(now, key);
+            }
         }
     }
 
@@ -190,10 +201,10 @@ impl<W> Node<W> {
 
     /// Until they are found anew, if servers take parts at all.
     fn forget_parts(&mut self, now: Time) {
-        for &(app, kind) in self.sums.keys() {
+        for &(of, kind) in self.sums.keys() {
             for class in [ServiceClass::Data, ServiceClass::Metadata] {
                 if let Some(totals) = self.scheduler.totals(kind, class) {
-                    totals.set_part(now, app, None);
+                    totals.set_part(now, of, None);
                 }
             }
         }
@@ -225,8 +236,10 @@ impl<W> Node<W> {
             peers.flow_arrived(now, &self.flows, app);
             if peers.divides() {
                 let settings = self.scheduler.settings();
-                let kinds = TotalKind::ALL.into_iter().filter(|kind| self.sums.contains_key(&(app, *kind)));
-                kinds.for_each(|kind| peers.want(now, TotalId { app, kind, class: settings.class_of(kind, op) }));
+                let all = self.flows.with_above(app).flat_map(|of| TotalKind::ALL.map(|kind| (of, kind)));
+                for (of, kind) in all.filter(|total| self.sums.contains_key(total)) {
+                    peers.want(now, TotalId { of, kind, class: settings.class_of(kind, op) });
+                }
             }
         }
         // Now, so that a report takes no message beside the one that announces the application.
@@ -363,7 +376,7 @@ impl<W> Node<W> {
         }
         if let Some(peers) = &mut self.peers {
             peers.handle_timeout(now);
-            let rate = |total: TotalId| self.sums.get(&(total.app, total.kind)).copied();
+            let rate = |total: TotalId| self.sums.get(&(total.of, total.kind)).copied();
             peers.divide(now, &self.flows, rate, &mut self.scheduler);
             self.set_reach(now);
         }

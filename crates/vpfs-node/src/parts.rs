@@ -44,7 +44,7 @@ impl Parts {
             let Some(terms) = terms(*total) else { return false };
             let ticked = part.tick(now, scheduler.waiting(*total), &terms);
             if let Some(totals) = scheduler.totals(total.kind, total.class) {
-                totals.set_part(now, total.app, Some(ticked.part));
+                totals.set_part(now, total.of, Some(ticked.part));
             }
             all.push((*total, ticked));
             !ticked.is_idle

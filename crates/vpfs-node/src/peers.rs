@@ -76,6 +76,11 @@ impl Peers {
         self.coordinator.flow_left(now, key);
     }
 
+    /// A share is gone, and so are its totals.
+    pub(crate) fn share_left(&mut self, now: Time, key: FlowKey) {
+        self.coordinator.flow_left(now, key);
+    }
+
     /// Takes a message from a peer; if it is refused, none of it was used.
     pub(crate) fn handle_message(&mut self, now: Time, from: ServerId, message: &Message) -> Result<(), MessageError> {
         self.coordinator.handle_message(now, from, message)
@@ -113,15 +118,17 @@ impl Peers {
                         scheduler.handle_strangers(now, share, class, bytes);
                     }
                 }
-                (Counted::Given(kind, class), Some(app)) => {
-                    self.hear_given(now, TotalId { app, kind, class }, bytes, scheduler)
+                (Counted::Given(kind, class), _) => {
+                    if let Some(of) = flows.member(key) {
+                        self.hear_given(now, TotalId { of, kind, class }, bytes, scheduler);
+                    }
                 }
-                (Counted::Wanted(kind, class), Some(app)) => {
-                    if let Some(part) = self.parts.get_mut(TotalId { app, kind, class }) {
+                (Counted::Wanted(kind, class), _) => {
+                    let total = flows.member(key).map(|of| TotalId { of, kind, class });
+                    if let Some(part) = total.and_then(|total| self.parts.get_mut(total)) {
                         part.hear_wanted(bytes);
                     }
                 }
-                (Counted::Given(..) | Counted::Wanted(..), None) => {}
             }
         }
     }
@@ -130,7 +137,7 @@ impl Peers {
     fn hear_given(&mut self, now: Time, total: TotalId, bytes: i64, scheduler: &mut Policy) {
         if !self.divides() {
             if let Some(totals) = scheduler.totals(total.kind, total.class) {
-                totals.hear(now, total.app, bytes);
+                totals.hear(now, total.of, bytes);
             }
         } else if let Some(part) = self.parts.get_mut(total) {
             part.hear_used(bytes);
@@ -150,7 +157,7 @@ impl Peers {
     pub(crate) fn report_total(&mut self, now: Time, flows: &Flows, total: TotalId, bytes: i64) {
         if self.divides() {
             self.parts.want(now, total).use_here(bytes);
-        } else if let Some(key) = flows.key(total.app) {
+        } else if let Some(key) = flows.key_of(total.of) {
             // Beyond the limit of flows, the others do not hear of it; each of them gets its even part at least.
             let _ = self.coordinator.report(now, key, Counted::Given(total.kind, total.class), bytes);
         }
@@ -182,8 +189,8 @@ impl Peers {
         let delay = self.coordinator.news_delay() + Part::TICK;
         let terms = |total| Some(Terms { rate: rate(total)?, reachable, servers, delay });
         for (total, ticked) in self.parts.tick(now, terms, scheduler) {
-            let TotalId { app, kind, class } = total;
-            let Some(key) = flows.key(app) else { continue };
+            let TotalId { of, kind, class } = total;
+            let Some(key) = flows.key_of(of) else { continue };
             let wanted = i64::try_from(ticked.wanted).unwrap_or(i64::MAX);
             for (counted, bytes) in [(Counted::Given(kind, class), ticked.used), (Counted::Wanted(kind, class), wanted)]
             {

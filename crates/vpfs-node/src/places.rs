@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use vpfs_core::{Cap, ShareId, SharePolicy, Weight};
+use vpfs_core::{ShareId, SharePolicy, Weight};
 
 use crate::coordination::FlowKey;
 
@@ -15,16 +15,14 @@ use crate::coordination::FlowKey;
 pub struct NamedShare<'a> {
     /// Its path: names separated by `/`, the one at the top first.
     pub path: &'a str,
-    /// Its weight among those in the same share.
-    pub weight: Weight,
-    /// The upper limit on the rate of all in it together, at each server.
-    pub cap: Option<Cap>,
+    /// What is due to it. Where it stands follows from its path.
+    pub policy: SharePolicy,
 }
 
 impl<'a> NamedShare<'a> {
-    /// A share without a cap.
+    /// A share with this weight and nothing else.
     pub const fn new(path: &'a str, weight: Weight) -> Self {
-        Self { path, weight, cap: None }
+        Self { path, policy: SharePolicy { weight, ..SharePolicy::NEW } }
     }
 }
 
@@ -48,8 +46,8 @@ pub(crate) struct Places {
     free: Vec<ShareId>,
     /// What the schedulers have not been told: shares that are new or different,
     changed: Vec<ShareId>,
-    /// and those that are gone.
-    gone: Vec<ShareId>,
+    /// and those that are gone, with the keys of their totals.
+    gone: Vec<(ShareId, FlowKey)>,
 }
 
 #[derive(Clone, Debug)]
@@ -87,27 +85,29 @@ impl Places {
     pub(crate) fn declare<'a>(&mut self, declared: impl Iterator<Item = NamedShare<'a>>) {
         let before: Vec<ShareId> = self.by_path.values().copied().collect();
         before.iter().for_each(|share| self.place(*share).is_declared = false);
-        for NamedShare { path, weight, cap } in declared {
+        for NamedShare { path, policy } in declared {
             let Some(share) = self.find_or_create(path).filter(|share| *self.place(*share).path == *path) else {
                 continue;
             };
             let place = self.place(share);
             place.is_declared = true;
-            let policy = SharePolicy { weight, cap, ..place.policy };
+            let policy = SharePolicy { parent: place.policy.parent, ..policy };
             if std::mem::replace(&mut place.policy, policy) != policy {
                 self.changed.push(share);
             }
         }
         for share in before {
-            self.lift_cap(share);
+            self.lift_rates(share);
             self.free_unused(share);
         }
     }
 
-    /// A share that is declared no longer has no cap.
-    fn lift_cap(&mut self, share: ShareId) {
+    /// A share that is declared no longer has a weight only.
+    fn lift_rates(&mut self, share: ShareId) {
         let place = self.place(share);
-        if !place.is_declared && place.policy.cap.take().is_some() {
+        let SharePolicy { weight, parent, .. } = place.policy;
+        let policy = SharePolicy { weight, parent, ..SharePolicy::NEW };
+        if !place.is_declared && std::mem::replace(&mut place.policy, policy) != policy {
             self.changed.push(share);
         }
     }
@@ -119,10 +119,20 @@ impl Places {
     }
 
     /// The next share that is gone. Call until `None` after an application was put into another one.
-    pub(crate) fn poll_gone(&mut self) -> Option<ShareId> {
-        let share = self.gone.pop()?;
-        self.free.push(share);
-        Some(share)
+    pub(crate) fn poll_gone(&mut self) -> Option<(ShareId, FlowKey)> {
+        let gone = self.gone.pop()?;
+        self.free.push(gone.0);
+        Some(gone)
+    }
+
+    /// `share` and all that it is in.
+    pub(crate) fn above(&self, share: Option<ShareId>) -> impl Iterator<Item = ShareId> {
+        std::iter::successors(share, |below| self.places.get(below.index())?.as_ref()?.policy.parent)
+    }
+
+    /// The key of a share's totals.
+    pub(crate) fn key(&self, share: ShareId) -> Option<FlowKey> {
+        self.places.get(share.index())?.as_ref().map(|place| FlowKey::of_share(&place.path))
     }
 
     /// `share` and all that it is in, the one at the top first.
@@ -185,7 +195,7 @@ impl Places {
             if self.by_half.get(&half) == Some(&share) {
                 self.by_half.remove(&half);
             }
-            self.gone.push(share);
+            self.gone.push((share, FlowKey::of_share(&path)));
             at = policy.parent;
             at.into_iter().for_each(|parent| self.place(parent).members -= 1);
         }
@@ -212,7 +222,7 @@ mod tests {
         let mut changed: Vec<_> = std::iter::from_fn(|| places.poll_changed().map(of)).collect();
         changed.sort_unstable();
         changed.dedup();
-        (changed, std::iter::from_fn(|| places.poll_gone().map(|share| share.0)).collect())
+        (changed, std::iter::from_fn(|| places.poll_gone().map(|(share, _)| share.0)).collect())
     }
 
     #[test]

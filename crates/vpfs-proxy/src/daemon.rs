@@ -432,11 +432,13 @@ fn warn_of_other_processes(config: &Config, servers: &[ServerId]) {
         let minimum = app.minimum.is_some_and(|minimum| minimum.scope == Scope::Total);
         cap || minimum || app.target.is_some_and(|target| target.scope == Scope::Total)
     };
-    let apps: Vec<&str> = config.apps.iter().filter(is_total).map(|app| app.name.as_str()).collect();
-    if !apps.is_empty() {
+    let apps = config.apps.iter().filter(is_total).map(|app| app.name.as_str());
+    let shares = config.shares.iter().filter(|share| share.policy.totals().next().is_some());
+    let members: Vec<&str> = apps.chain(shares.map(|share| share.path.as_str())).collect();
+    if !members.is_empty() {
         tracing::warn!(
             servers,
-            apps = apps.join(","),
+            apps = members.join(","),
             "these servers belong to another process, and the configuration has no [peers] table: of a cap, \
              min_rate or target_rate for all servers, each server gets its even part only; add [peers], or write \
              server_cap, server_min_rate or server_target_rate"

@@ -187,8 +187,7 @@ impl Gate {
 
     /// Declares the shares of a configuration.
     pub(crate) fn set_shares(&self, config: &Config) {
-        let shares = config.shares.iter();
-        let shares = shares.map(|Share { path, weight, cap }| NamedShare { path, weight: *weight, cap: *cap });
+        let shares = config.shares.iter().map(|Share { path, policy }| NamedShare { path, policy: *policy });
         self.with(|state, now| state.node.set_shares(now, shares));
     }
 

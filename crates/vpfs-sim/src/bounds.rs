@@ -28,7 +28,7 @@ pub(crate) fn check(scenario: &Scenario, policy: &PolicySpec) -> Result<(), SimE
     at_most(servers, SERVERS, "servers")?;
     at_most(apps, APPS, "applications")?;
     at_most(servers * apps, PAIRS, "applications times servers")?;
-    if needs_peers(policy, &scenario.apps) {
+    if needs_peers(policy, scenario) {
         // One server of each group has as many peers again on the next level.
         let peers = servers.min(scenario.peers.settings.group_size as u64 + 1);
         at_most(servers * peers * apps, HEARD, "applications times servers times peers of each")?;

@@ -42,8 +42,7 @@ impl NodePlan {
             peers: Some(peers),
         };
         let mut node = Node::new(now, ServerId(server), &settings);
-        let shares = self.shares.iter();
-        node.set_shares(now, shares.map(|Share { path, weight, cap }| NamedShare { path, weight: *weight, cap: *cap }));
+        node.set_shares(now, self.shares.iter().map(|Share { path, policy }| NamedShare { path, policy: *policy }));
         for (app, planned) in (0..).map(AppId).zip(&self.apps).filter(|(_, app)| app.share.is_none()) {
             node.set_app(now, app, planned.name.as_str(), &planned.policy);
         }
@@ -66,11 +65,11 @@ impl NodePlan {
     }
 }
 
-/// Whether servers exchange messages with these applications.
-pub(crate) fn needs_peers(policy: &PolicySpec, apps: &[App]) -> bool {
-    policy
-        .settings
-        .needs_peers(apps.iter().flat_map(|app| app_policy(app).totals().map(|(kind, _)| kind).collect::<Vec<_>>()))
+/// Whether servers exchange messages in this scenario.
+pub(crate) fn needs_peers(policy: &PolicySpec, scenario: &Scenario) -> bool {
+    let of_apps = scenario.apps.iter().flat_map(|app| app_policy(app).totals().collect::<Vec<_>>());
+    let all = of_apps.chain(scenario.shares.iter().flat_map(|share| share.policy.totals()));
+    policy.settings.needs_peers(all.map(|(kind, _)| kind))
 }
 
 fn app_policy(app: &App) -> AppPolicy {

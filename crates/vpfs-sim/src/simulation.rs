@@ -288,7 +288,7 @@ impl<'a> Builder<'a> {
             self.calendar
                 .push(Time::ZERO + restart.at, Event::Restart { server: restart.server, forgets: restart.forgets });
         }
-        if !needs_peers(policy, &self.scenario.apps) {
+        if !needs_peers(policy, self.scenario) {
             return Ok(None);
         }
         // A node that starts may have messages to send.

@@ -10,7 +10,7 @@ use common::{app, ior, run};
 use proptest::prelude::*;
 use vpfs_config::Share;
 use vpfs_core::stripe::Distribution;
-use vpfs_core::{Bytes, Depth, PolicyKind, Settings, SharingMode, SlotCostTable, Weight};
+use vpfs_core::{Bytes, Depth, PolicyKind, Settings, SharePolicy, SharingMode, SlotCostTable};
 use vpfs_model::device::{DeviceProfile, VolumeProfile};
 use vpfs_model::plan::Ior;
 use vpfs_sim::{App, Layout, PolicySpec, Scenario, ServerGroup};
@@ -112,7 +112,7 @@ proptest! {
             let one = |(number, each)| host(&format!("host-{number}"), each, share(number).as_deref());
             apps.extend((0..).zip(&names).map(one));
             // A server takes account of shares that it knows.
-            let shares = (0..names.len()).filter_map(share).map(|path| Share { path, weight: Weight::ONE, cap: None }).collect();
+            let shares = (0..names.len()).filter_map(share).map(|path| Share { path, policy: SharePolicy::NEW }).collect();
             let got = bytes(&Scenario { shares, ..scenario(4, apps) }, &policy);
             got[0] / got.iter().sum::<f64>()
         };

@@ -47,7 +47,9 @@ impl<'a> Reader<'a> {
         for key in table.into_iter().flat_map(DeTable::keys) {
             if section.key(key.get_ref()).is_none() {
                 let near = || did_you_mean(key.get_ref(), section.keys.iter().map(|row| row.key));
-                let hint = cx.home_of(key.get_ref()).unwrap_or_else(near);
+                let meant = section.keys.iter().find(|row| row.instead_of.contains(&key.get_ref().as_ref()));
+                let meant = meant.map(|row| format!("; see {}: {}", row.key, row.doc));
+                let hint = meant.or_else(|| cx.home_of(key.get_ref())).unwrap_or_else(near);
                 cx.refuse(cx.line_of(key), join(&path, key.get_ref()), format!("unknown key{hint}"));
             }
         }

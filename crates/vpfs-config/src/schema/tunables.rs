@@ -53,6 +53,8 @@ pub enum Absent {
 pub struct Tunable {
     /// Its name in its section.
     pub key: &'static str,
+    /// Unknown keys whose problem says what this one is for.
+    pub instead_of: &'static [&'static str],
     /// The form of its value.
     pub kind: Kind,
     /// The effect if it is absent.
@@ -72,7 +74,23 @@ pub struct Tunable {
 impl Tunable {
     /// A setting that is required, accepts any value, and is live.
     pub const fn new(key: &'static str, kind: Kind, doc: &'static str) -> Self {
-        Self { key, kind, absent: Absent::Refused, range: None, policies: &[], live: true, paper: "", doc }
+        Self {
+            key,
+            instead_of: &[],
+            kind,
+            absent: Absent::Refused,
+            range: None,
+            policies: &[],
+            live: true,
+            paper: "",
+            doc,
+        }
+    }
+
+    /// The same, which is what these keys may be meant for.
+    pub const fn instead_of(mut self, keys: &'static [&'static str]) -> Self {
+        self.instead_of = keys;
+        self
     }
 
     /// The same with a default, written as in a file.

@@ -8,10 +8,11 @@ use vpfs_core::{Bytes, Scope, Weight};
 use crate::names::{NAME_RULE, is_name};
 use crate::schema::tunables::Absent;
 use crate::schema::units::{Span, parse_duration, parse_rate, parse_size, quote};
-use crate::vpfs_toml::apps::{App, Cap};
+use crate::vpfs_toml::apps::App;
 use crate::vpfs_toml::host_list::HostList;
 use crate::vpfs_toml::keys::APP;
 use crate::vpfs_toml::paths::check_share;
+use crate::vpfs_toml::rates::Cap;
 use crate::vpfs_toml::rule::{HOSTS_LIMIT, Ids, Rule, id_range};
 
 /// A set as its owner writes it.

@@ -170,4 +170,5 @@ const FILES: Tunable = Tunable::new(
     "The files that programs use, as paths below a mount. For mounts only: requests of OrangeFS and NFS carry handles, \
      which tell neither a path nor an export. Give an export a port of its own, and write `listeners`.",
 )
+.instead_of(&["export", "exports", "path", "paths"])
 .absent_means(UNCHECKED);

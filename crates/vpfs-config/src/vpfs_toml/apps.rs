@@ -3,18 +3,19 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use vpfs_core::{AppPolicy, Bytes, Minimum, PolicyKind, Scope, Target, Weight};
+use vpfs_core::{AppPolicy, Minimum, PolicyKind, Target, Weight};
 
 use super::clients::{AppIndex, Auto, AutoBy, AutoShare};
 use super::ignored;
 use super::keys::{APP, APPS, MATCH};
 use super::paths::read_path;
+use super::rates::{Cap, Capacity, read_cap, read_minimum, read_target};
 use super::rule::{Reading, Rule};
 use crate::names::{NAME_RULE, is_name};
 use crate::schema::problem::did_you_mean;
 use crate::schema::reader::Reader;
 use crate::schema::settings::{Setting, quoted};
-use crate::schema::units::{Rate, Size, decimal, parse_rate, quote};
+use crate::schema::units::quote;
 
 /// An application: the unit that gets shares.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,25 +61,6 @@ impl App {
         let Self { weight, cap, target, minimum, latency, exempt, .. } = *self;
         let cap = cap.and_then(Cap::policy);
         AppPolicy { weight, cap, target, minimum, latency, exempt, ..AppPolicy::default() }
-    }
-}
-
-/// A limit on an application's rate, which holds even if the storage is idle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cap {
-    /// In the long run; never 0.
-    pub rate: Rate,
-    /// Amount at once after a pause; never 0.
-    pub burst: Bytes,
-    /// On each server, or as the sum over all.
-    pub scope: Scope,
-}
-
-impl Cap {
-    fn policy(self) -> Option<vpfs_core::Cap> {
-        let Self { rate, burst, scope } = self;
-        let at_each = vpfs_core::Cap::new(rate.0, burst)?;
-        Some(if scope == Scope::Total { at_each.over_all_servers() } else { at_each })
     }
 }
 
@@ -190,7 +172,6 @@ pub(crate) fn read(root: &Reader<'_>, policy: PolicyKind, capacity: Option<Capac
             app.alternatives.push((place, rule));
         }
     }
-    check_promises(root, &list, capacity);
     let reader = Reader::open(root.cx, &APPS, "apps", root.value("apps"));
     ignored::warn(std::slice::from_ref(&reader), policy);
     let default = read_default(&reader, &mut names, &mut list);
@@ -297,141 +278,12 @@ fn read_default(reader: &Reader<'_>, names: &mut Names, list: &mut Vec<App>) -> 
     names.find(reader, "default", name).unwrap_or(AppIndex(0))
 }
 
-/// The throughput of one server, and the number of servers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Capacity {
-    pub(crate) server: Rate,
-    pub(crate) servers: usize,
-}
-
-impl Capacity {
-    fn of(self, scope: Scope) -> Rate {
-        match scope {
-            Scope::Server => self.server,
-            Scope::Total => Rate(self.server.0.saturating_mul(self.servers as u64)),
-        }
-    }
-}
-
-fn read_cap(reader: &Reader<'_>, capacity: Option<Capacity>) -> Option<Cap> {
-    let [total, server] = ["cap", "server_cap"];
-    if reader.has(total) && reader.has(server) {
-        reader.refuse(server, "cannot be together with cap, which is for the sum over all servers; remove one");
-    }
-    let (key, scope) = if reader.has(total) { (total, Scope::Total) } else { (server, Scope::Server) };
-    if reader.has("burst") && !reader.has(key) {
-        reader.refuse("burst", "has no effect without cap or server_cap; add one or remove it");
-    }
-    read_cap_of(reader, key, scope, capacity)
-}
-
-/// The cap of a share, which is for each server.
-pub(super) fn read_server_cap(reader: &Reader<'_>, capacity: Option<Capacity>) -> Option<vpfs_core::Cap> {
-    if reader.has("burst") && !reader.has("server_cap") {
-        reader.refuse("burst", "has no effect without server_cap; add it or remove this");
-    }
-    read_cap_of(reader, "server_cap", Scope::Server, capacity)?.policy()
-}
-
-fn read_cap_of(reader: &Reader<'_>, key: &str, scope: Scope, capacity: Option<Capacity>) -> Option<Cap> {
-    let found = reader.text(key)?;
-    let burst = Bytes(reader.number_or_default("burst"));
-    match cap_rate(found.text, capacity.map(|capacity| capacity.of(scope))) {
-        Ok(rate) => {
-            reader.set(key, rate.to_string());
-            Some(Cap { rate, burst, scope })
-        }
-        Err(message) => {
-            reader.refuse(key, message);
-            None
-        }
-    }
-}
-
-fn read_target(reader: &Reader<'_>) -> Option<Target> {
-    let [total, server, deadline] = ["target_rate", "server_target_rate", "deadline"];
-    if reader.has(total) && reader.has(server) {
-        reader.refuse(server, "cannot be together with target_rate, which is for the sum over all servers; remove one");
-    }
-    let (key, scope) = if reader.has(server) { (server, Scope::Server) } else { (total, Scope::Total) };
-    if reader.has(key) && !reader.has(deadline) {
-        reader.refuse(key, "has no effect without deadline; add it or remove this");
-    }
-    if reader.has(deadline) && !reader.has(key) {
-        reader.refuse(deadline, "has no effect without target_rate or server_target_rate; add one or remove this");
-    }
-    let rate = reader.number(key).map(Bytes);
-    Some(Target { deadline: reader.number(deadline).map(Duration::from_nanos)?, rate: rate?, scope })
-}
-
-fn read_minimum(reader: &Reader<'_>, cap: Option<Cap>) -> Option<Minimum> {
-    let [total, server] = ["min_rate", "server_min_rate"];
-    if reader.has(total) && reader.has(server) {
-        reader.refuse(server, "cannot be together with min_rate, which is for the sum over all servers; remove one");
-    }
-    let (key, scope) = if reader.has(server) { (server, Scope::Server) } else { (total, Scope::Total) };
-    let rate = reader.number(key).map(Bytes)?;
-    if cap.is_some_and(|cap| cap.scope == scope && cap.rate.0 < rate.0) {
-        reader.refuse(key, "is more than its cap; lower it, or raise the cap");
-    }
-    Some(Minimum { rate, scope })
-}
-
-/// Rates beyond what the servers have cannot be promised.
-fn check_promises(root: &Reader<'_>, list: &[App], capacity: Option<Capacity>) {
-    let Some(capacity) = capacity else { return };
-    let minima = list.iter().filter_map(|app| app.minimum).map(|minimum| ("min_rate", minimum.scope, minimum.rate));
-    let targets = list.iter().filter_map(|app| app.target).map(|target| ("target_rate", target.scope, target.rate));
-    let promises: Vec<_> = minima.chain(targets).collect();
-    for (key, scope) in
-        ["min_rate", "target_rate"].into_iter().flat_map(|key| [Scope::Server, Scope::Total].map(|scope| (key, scope)))
-    {
-        let rates = promises.iter().filter(|promise| (promise.0, promise.1) == (key, scope)).map(|promise| promise.2.0);
-        let sum = Rate(rates.fold(0, u64::saturating_add));
-        let most = capacity.of(scope);
-        if sum.0 > most.0 {
-            let (key, of) = match scope {
-                Scope::Server => (format!("server_{key}"), "each server has"),
-                Scope::Total => (key.to_owned(), "all servers have"),
-            };
-            let message = format!(
-                "the {key} of all applications together is {sum}, but {of} {most} by scheduler.capacity; lower some"
-            );
-            root.cx.refuse(0, "app", message);
-        }
-    }
-}
-
 /// Warns about a policy that has no promises to keep.
 pub(crate) fn warn_of_no_target(root: &Reader<'_>, apps: &Apps, policy: PolicyKind) {
     if policy.keeps_deadlines() && apps.list.iter().all(|app| app.target.is_none()) {
         let message = "keeps promises to applications, but no [[app]] has target_rate and deadline";
         root.cx.warn(root.line_of("scheduler"), "scheduler.policy", format!("{} {message}", policy.name()));
     }
-}
-
-fn cap_rate(text: &str, capacity: Option<Rate>) -> Result<Rate, String> {
-    let rate = match text.trim().strip_suffix('%') {
-        None => parse_rate(text).map_err(|error| error.to_string())?,
-        Some(percent) => {
-            let Some((digits, places)) = decimal(percent.trim()).filter(|(_, places)| *places <= 9) else {
-                return Err(format!("{} is not a share; write for example \"25%\"", quote(text)));
-            };
-            let whole = 100 * 10_u128.pow(places);
-            if digits > whole {
-                return Err(format!("{} is more than 100%", quote(text)));
-            }
-            let Some(capacity) = capacity else {
-                return Err("a percentage needs the capacity; set capacity in [scheduler], or write a rate".into());
-            };
-            // No overflow: 64 bits of capacity times 37 bits of share.
-            Rate(u64::try_from(u128::from(capacity.0) * digits / whole).unwrap_or(capacity.0))
-        }
-    };
-    if rate.0 == 0 {
-        return Err("a cap of 0 would block all requests; remove the cap or raise it".into());
-    }
-    Ok(rate)
 }
 
 /// Warns about applications that no client can belong to, since they have neither a rule nor a listener, or since each
@@ -455,13 +307,5 @@ pub(crate) fn warn_of_unreachable(root: &Reader<'_>, apps: &Apps, listeners: &[O
             _ => continue,
         };
         root.cx.warn(apps.names.line_of(&app.name), format!("app.{}", app.name), message);
-    }
-}
-
-/// A cap as `vpfs` prints it.
-impl std::fmt::Display for Cap {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let each = if self.scope == Scope::Server { " on each server" } else { "" };
-        write!(f, "{}{each} (burst {})", self.rate, Size(self.burst))
     }
 }

@@ -6,10 +6,10 @@ use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 
-use vpfs_core::ServerId;
+use vpfs_core::{ServerId, SharePolicy};
 
 use super::accounts::Account;
-use super::apps::{self, App, Capacity};
+use super::apps::{self, App};
 use super::clients::{self, Identify};
 use super::clients::{AUTO, AppIndex, Auto, AutoShare};
 use super::history;
@@ -22,6 +22,8 @@ use super::overlaps;
 use super::owners::{self, Owner};
 use super::peers::{self, Peers};
 use super::profile::Files;
+use super::promises;
+use super::rates::Capacity;
 use super::rule::{HOSTS_LIMIT, Meanings, Reading};
 use super::scheduler::{self, SchedulerConfig};
 use super::shares::{self, Share};
@@ -110,9 +112,10 @@ impl Config {
         let scheduler = scheduler::read(root, are_mounts, files);
         let capacity = scheduler.capacity.map(|server| Capacity { server, servers: servers.len() });
         let kind = scheduler.observed.unwrap_or(scheduler.policy.kind);
-        let mut shares = shares::read_for(root, kind, capacity);
+        let (mut shares, tables) = shares::read_for(root, kind, capacity);
         let mut rules = Reading { are_mounts, hosts_left: &mut hosts_left, ports: Vec::new() };
         let mut apps = apps::read(root, kind, capacity, &mut rules);
+        promises::check(root, (&shares, &tables), &apps.list, servers.len(), capacity);
         let listeners = network::read_listeners(root, &servers, &apps.names, &mut taken);
         rules.check_ports(root, &listeners.iter().map(Listener::ports).collect::<Vec<_>>());
         let trust = trust::read(root, &mut hosts_left);
@@ -121,11 +124,12 @@ impl Config {
         apps::warn_of_unreachable(root, &apps, &bound, are_mounts);
         apps::warn_of_no_target(root, &apps, kind);
         if are_mounts && apps.auto.share == AutoShare::Together {
-            shares.push(Share { path: AUTO.to_owned(), weight: apps.auto.weight, cap: None });
+            let policy = SharePolicy { weight: apps.auto.weight, ..SharePolicy::NEW };
+            shares.push(Share { path: AUTO.to_owned(), policy });
         }
         if scheduler.observed.is_some() {
             apps.list.iter_mut().for_each(|app| app.cap = None);
-            shares.iter_mut().for_each(|share| share.cap = None);
+            shares.iter_mut().for_each(|share| share.policy.cap = None);
         }
         overlaps::warn(root, &apps);
         let limits = limits::read_limits(root, &servers);

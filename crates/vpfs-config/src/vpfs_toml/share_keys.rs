@@ -2,6 +2,7 @@
 
 use vpfs_core::PolicyKind;
 
+use super::kinds::ISOLATION;
 use crate::schema::tunables::{Kind, Section, Tunable};
 
 /// The policies that have weights.
@@ -25,14 +26,38 @@ pub const SHARE: Section = Section {
             .default("1")
             .range("1", "1000000"),
         Tunable::new(
-            "server_cap",
+            "cap",
             Kind::Text("a rate such as \"100MB/s\" or a share of the capacity such as \"25%\""),
-            "The maximum rate of all in it together **on each server**, even if the storage is idle. They divide it by \
-             their weights.",
+            "The maximum rate of all in it together, as that of an application: **for the sum over all servers**. They \
+             divide it by their weights.",
         )
         .absent_means("no cap"),
-        Tunable::new("burst", Kind::Size, "What they may transfer at once after all were idle, with `server_cap`.")
-            .default("16MiB")
-            .range("1B", "1TiB"),
+        Tunable::new(
+            "server_cap",
+            Kind::Text("a rate such as \"100MB/s\" or a share of the capacity such as \"25%\""),
+            "The same **on each server**; not with `cap`.",
+        )
+        .absent_means("no cap"),
+        Tunable::new(
+            "burst",
+            Kind::Size,
+            "What they may transfer at once after all were idle, with `cap` or `server_cap`.",
+        )
+        .default("16MiB")
+        .range("1B", "1TiB"),
+        Tunable::new(
+            "min_rate",
+            Kind::Rate,
+            "The rate that all in it get together at least **for the sum over all servers**, as that of an application. \
+             They divide it by their weights, but who has a minimum of its own gets at least that; together these may \
+             be as much as this one.",
+        )
+        .used_by(ISOLATION)
+        .absent_means("its share by weight")
+        .range("1B/s", "1PB/s"),
+        Tunable::new("server_min_rate", Kind::Rate, "The same **on each server**; not with `min_rate`.")
+            .used_by(ISOLATION)
+            .absent_means("its share by weight")
+            .range("1B/s", "1PB/s"),
     ],
 };

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
-use vpfs_core::{Cap, PolicyKind, Weight};
+use vpfs_core::{PolicyKind, SharePolicy};
 
-use super::apps::{Capacity, read_server_cap, weight};
+use super::apps::weight;
 use super::ignored;
 use super::keys::SHARE;
 use super::paths::read_path;
+use super::rates::{Cap, Capacity, read_cap, read_minimum};
 use crate::schema::reader::Reader;
 use crate::schema::tables::Table;
 use crate::schema::units::quote;
@@ -17,10 +18,8 @@ use crate::schema::units::quote;
 pub struct Share {
     /// Names separated by `/`, the one at the top first.
     pub path: String,
-    /// Its weight among those in the same share.
-    pub weight: Weight,
-    /// The upper limit on the rate of all in it together, at each server.
-    pub cap: Option<Cap>,
+    /// What is due to it. Where it stands follows from its path.
+    pub policy: SharePolicy,
 }
 
 impl Table<'_> {
@@ -35,11 +34,15 @@ impl Table<'_> {
     }
 }
 
-/// Reads the shares of a vpfs.toml for this policy.
-pub(crate) fn read_for(root: &Reader<'_>, policy: PolicyKind, capacity: Option<Capacity>) -> Vec<Share> {
+/// Reads the shares of a vpfs.toml for this policy, each with its table.
+pub(crate) fn read_for<'a>(
+    root: &Reader<'a>,
+    policy: PolicyKind,
+    capacity: Option<Capacity>,
+) -> (Vec<Share>, Vec<Reader<'a>>) {
     let (shares, readers) = read(root, capacity);
     ignored::warn(&readers, policy);
-    shares
+    (shares, readers)
 }
 
 fn read<'a>(root: &Reader<'a>, capacity: Option<Capacity>) -> (Vec<Share>, Vec<Reader<'a>>) {
@@ -49,14 +52,16 @@ fn read<'a>(root: &Reader<'a>, capacity: Option<Capacity>) -> (Vec<Share>, Vec<R
         let name = value.get_ref().as_table().and_then(|table| table.get("name")?.get_ref().as_str());
         let table = name.map_or_else(|| format!("share.{}", index + 1), |name| format!("share.{name}"));
         let reader = Reader::open(root.cx, &SHARE, table, Some(value));
-        let (weight, cap) = (weight(&reader, "weight"), read_server_cap(&reader, capacity));
+        let cap = read_cap(&reader, capacity);
+        let (weight, minimum) = (weight(&reader, "weight"), read_minimum(&reader, cap));
+        let policy = SharePolicy { weight, minimum, cap: cap.and_then(Cap::policy), parent: None };
         let path = read_path(&reader, "name");
-        readers.push(reader);
-        let (Some(path), Some(reader)) = (path, readers.last()) else { continue };
+        let Some(path) = path else { continue };
         if let Some(line) = lines.insert(path.clone(), reader.line) {
             reader.refuse("name", format!("line {line} already has [[share]] {}; put both together", quote(&path)));
         }
-        list.push(Share { path, weight, cap });
+        list.push(Share { path, policy });
+        readers.push(reader);
     }
     (list, readers)
 }

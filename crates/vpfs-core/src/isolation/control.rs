@@ -166,7 +166,7 @@ impl Isolation {
         let ordered = || bulk().filter(|(_, meter)| meter.backlogged);
         let is_due_otherwise = |(app, meter): (AppId, &Meter)| {
             let has_less = of_all(meter.steady_ns, meter) * 100 < all * 95;
-            has_less || self.minima.has(app) || self.is_ahead_elsewhere(app)
+            has_less || self.minima.has(&self.queue, app) || self.is_ahead_elsewhere(app)
         };
         let least = ordered().map(|(_, meter)| of_all(meter.footprint_ns, meter)).min().unwrap_or(0);
         let limit =

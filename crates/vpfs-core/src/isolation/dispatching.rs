@@ -7,6 +7,7 @@ use super::calibration::Calibration;
 use super::learning::Load;
 use super::meter::Kind;
 use super::{Entry, InFlight, Isolation, Protection};
+use crate::member::Member;
 use crate::request::{Dispatch, OpKind, Pieces, Request};
 use crate::tags::Head;
 use crate::units::{Bytes, RequestId, Time};
@@ -53,14 +54,14 @@ impl Isolation {
     pub(super) fn next_dispatch(&mut self, now: Time) -> Option<Dispatch> {
         self.held = None;
         self.queue.pass_departures();
-        let Some(preferred) = self.preferred(now) else { return self.next_by_share(now) };
+        let Some((whose, preferred)) = self.preferred(now) else { return self.next_by_share(now) };
         let first = self.first()?;
         if self.minima.owes(self.queue.requests.get(first.id).service.0)
             && let Some(dispatch) = self.next_by_share(now)
         {
             return Some(dispatch);
         }
-        self.next_by_minimum(now, preferred, first)
+        self.next_by_minimum(now, (whose, preferred), first)
     }
 
     /// The queued request with the smallest start tag.
@@ -69,15 +70,17 @@ impl Isolation {
         bulk.into_iter().chain(interactive).min()
     }
 
-    /// The request that comes before all others for the sake of a minimum, unless a flow goes alone for a moment.
-    fn preferred(&mut self, now: Time) -> Option<Head> {
-        let app = self.minima.first(now)?;
-        self.queue.oldest(app).filter(|_| self.calibration.solo().is_none())
+    /// The request that comes before all others for the sake of a minimum, and whose that is, unless a flow goes alone
+    /// for a moment.
+    fn preferred(&mut self, now: Time) -> Option<(Member, Head)> {
+        let whose = self.minima.first(now, &mut self.queue)?;
+        let next = self.queue.next_of(whose).filter(|_| self.calibration.solo().is_none())?;
+        Some((whose, next))
     }
 
     /// Dispatches a request that is preferred to `first`, which has the smallest tag. Neither the pace of bulk nor its
     /// bound applies. If the storage is full, no other bulk goes, and interactive requests only as far as shares allow.
-    fn next_by_minimum(&mut self, now: Time, preferred: Head, first: Head) -> Option<Dispatch> {
+    fn next_by_minimum(&mut self, now: Time, (whose, preferred): (Member, Head), first: Head) -> Option<Dispatch> {
         let Entry { request, service: Bytes(cost_ns), charged, .. } = *self.queue.requests.get(preferred.id);
         let has_room = match self.kind(preferred.app) {
             Kind::Interactive => self.has_room(preferred),
@@ -91,10 +94,13 @@ impl Isolation {
                 .then(|| self.dispatch(now, interactive, first, Turn::Share));
         }
         let taken_ns = if preferred.id == first.id { 0 } else { cost_ns };
-        self.minima.on_preferred(preferred.app, request.cost, taken_ns);
+        self.minima.on_preferred(&self.queue, whose, request.cost, taken_ns);
         let dispatch = self.dispatch(now, preferred, first, Turn::Minimum);
-        // What it got beyond its share is not owed to the others.
-        self.queue.limit_lead(preferred.app, charged);
+        // What they got beyond their share is not owed to the others.
+        match whose {
+            Member::App(app) => self.queue.limit_lead(app, charged),
+            Member::Share(share) => self.queue.limit_lead_of(share, preferred.app, charged),
+        }
         Some(dispatch)
     }
 

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::ops::Add;
 use core::time::Duration;
 
 use super::minima::Minima;
@@ -10,6 +11,7 @@ use crate::dsfq::SharedService;
 use crate::engine::{Engine, Handover};
 use crate::learned::Learned;
 use crate::limits::Limits;
+use crate::member::Member;
 use crate::request::Request;
 use crate::settings::{PolicyKind, Settings};
 use crate::total::TotalKind;
@@ -70,8 +72,18 @@ impl Engine for Isolation {
         Some(self.minima.totals())
     }
 
-    fn waiting(&self, app: AppId) -> Bytes {
-        if self.minima.is_waiting(app) { self.meters[app.index()].queued_cost } else { Bytes::ZERO }
+    fn waiting(&self, of: Member) -> Bytes {
+        if !self.minima.is_waiting(of) {
+            return Bytes::ZERO;
+        }
+        match of {
+            Member::App(app) => self.meters[app.index()].queued_cost,
+            Member::Share(share) => {
+                let apps = (0..).map(AppId).zip(&self.meters);
+                let inside = apps.filter(|(app, _)| self.queue.shares().is_within(*app, share));
+                inside.map(|(_, meter)| meter.queued_cost).fold(Bytes::ZERO, Bytes::add)
+            }
+        }
     }
 
     #[cfg(test)]

@@ -1,31 +1,41 @@
-//! Minimum rates: an application that has requests waiting and got less than its minimum comes first.
+//! Minimum rates: who has requests waiting and got less than his minimum comes first.
 //!
-//! Its budget fills at the minimum and is charged with all service, whatever it was given for, so an application
-//! gets the greater of its minimum and its share. While its budget is not in debt, its next request goes before all
-//! others. Among applications with a minimum, start-time fair queueing with their minima as weights decides, so minima
-//! that cannot all be kept are kept in proportion.
+//! A budget fills at the minimum and is charged with all service, whatever it was given for, so an application gets the
+//! greater of its minimum and its share. While its budget is not in debt, its next request goes before all others.
+//! Among those with a minimum, start-time fair queueing with their minima as weights decides, so minima that cannot all
+//! be kept are kept in proportion.
+//!
+//! # In the tree of shares
+//!
+//! The minimum of a share is a promise to all in it together: what any of them gets is charged to it, whatever that was
+//! for. So if those in it have minima that add up to no more than the share's, all of them are kept, and the share's is
+//! what they need together. Who is first follows the tree: at the top, those stand beside each other that have a
+//! minimum and are in no share with one; in a share with one, those below it likewise. Whoever is due, or has somebody
+//! due in it, competes there by its own minimum. So of what a share gets for its minimum, those in it come first that
+//! are due themselves, and the rest goes to who is first by weight. If minima exceed the storage, what a share gets
+//! bounds what those in it get, as with `memory.min` of cgroups.
 
-use alloc::vec::Vec;
-
+use super::Entry;
 use crate::app_policy::Minimum;
+use crate::fair::FairQueue;
 use crate::heap::{Heap, Item};
+use crate::member::{ByMember, Member};
+use crate::shares::{Next, Order};
 use crate::total::{Scope, TotalKind};
 use crate::totals::{Rate, Totals};
-use crate::units::{AppId, Bytes, Time};
+use crate::units::{AppId, Bytes, Time, VirtualTime};
 
-/// The minima of all applications at one server. O(log n) in the applications with a minimum and requests queued;
-/// nothing for others.
+/// The minima at one server. O(depth · log n) in those with a minimum and requests queued; nothing for others.
 #[derive(Debug)]
 pub(super) struct Minima {
-    /// By application.
-    accounts: Vec<Option<Account>>,
+    accounts: ByMember<Account>,
     totals: Totals,
-    /// The applications that have requests queued and are not due yet.
+    /// Who has requests queued and is not due yet.
     waiting: Heap<Waiting>,
-    /// Those that are due.
-    due: Heap<Due>,
-    /// The tag of the latest request that was preferred.
-    clock: u64,
+    /// Who is due, or has somebody due in it, by tag; in each share with a minimum and at the top.
+    due: Order,
+    /// The tag of the latest at the top that was preferred.
+    clock: VirtualTime,
     /// Device time that the others may have next.
     owed_ns: u64,
 }
@@ -34,34 +44,26 @@ pub(super) struct Minima {
 struct Account {
     minimum: Minimum,
     /// The finish tag of its latest request that was preferred, in nanoseconds of service at its minimum.
-    finish: u64,
+    finish: VirtualTime,
+    /// Of a share: the tag of the latest in it that was preferred.
+    clock: VirtualTime,
+    is_due: bool,
 }
 
-/// From when on an application is due.
+/// From when on somebody is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Waiting {
     at: Time,
-    app: AppId,
+    of: Member,
 }
 
 impl Item for Waiting {
     fn owner(&self) -> usize {
-        self.app.index()
+        self.of.owner()
     }
 }
 
-/// The start tag of an application's next request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Due {
-    tag: u64,
-    app: AppId,
-}
-
-impl Item for Due {
-    fn owner(&self) -> usize {
-        self.app.index()
-    }
-}
+type Queue = FairQueue<Entry>;
 
 impl Minima {
     /// Of the device time that minima take from others, this part goes to the others after all: minima that exceed
@@ -71,30 +73,40 @@ impl Minima {
     const OWED_MAX_NS: u64 = 1_000_000_000;
 
     /// Minima of this kind.
-    pub(super) const fn new(kind: TotalKind) -> Self {
+    pub(super) fn new(kind: TotalKind) -> Self {
         Self {
-            accounts: Vec::new(),
+            accounts: ByMember::new(),
             totals: Totals::new(kind),
             waiting: Heap::new(),
-            due: Heap::new(),
-            clock: 0,
+            due: Order::default(),
+            clock: VirtualTime::ZERO,
             owed_ns: 0,
         }
     }
 
-    /// Sets or lifts the minimum of `app`.
-    pub(super) fn set(&mut self, now: Time, app: AppId, minimum: Option<Minimum>, has_queue: bool) {
-        if minimum.is_none() && self.accounts.len() <= app.index() {
+    /// Sets or lifts a minimum.
+    pub(super) fn set(&mut self, now: Time, queue: &mut Queue, of: Member, minimum: Option<Minimum>) {
+        let minimum = minimum.filter(|minimum| minimum.rate > Bytes::ZERO);
+        let before = self.accounts.get(of).copied();
+        if minimum.is_none() && before.is_none() {
             return;
         }
-        if app.index() >= self.accounts.len() {
-            self.accounts.resize(app.index() + 1, None);
+        let account = minimum.map(|minimum| match before {
+            Some(before) => Account { minimum, ..before },
+            None => Account { minimum, finish: VirtualTime::ZERO, clock: VirtualTime::ZERO, is_due: false },
+        });
+        self.accounts.set(of, account);
+        self.adjust(now, of, queue.next_of(of).is_some());
+        match of {
+            Member::App(_) => self.place(now, queue, of),
+            Member::Share(_) => self.rebuild(now, queue),
         }
-        let minimum = minimum.filter(|minimum| minimum.rate > Bytes::ZERO);
-        let finish = self.accounts[app.index()].map_or(0, |account| account.finish);
-        self.accounts[app.index()] = minimum.map(|minimum| Account { minimum, finish });
-        self.adjust(now, app, has_queue);
-        self.place(now, app, has_queue);
+    }
+
+    /// The tree is another one. O(minima).
+    pub(super) fn rebuild(&mut self, now: Time, queue: &mut Queue) {
+        self.due = Order::default();
+        self.accounts.members().into_iter().for_each(|member| self.place(now, queue, member));
     }
 
     /// Which of an application's rates they are.
@@ -107,18 +119,25 @@ impl Minima {
         &mut self.totals
     }
 
-    /// The application that comes first for the sake of its minimum.
-    pub(super) fn first(&mut self, now: Time) -> Option<AppId> {
-        while let Some(app) = self.totals.poll_changed() {
-            self.place(now, app, self.has_queue(app));
+    /// Who comes first for the sake of a minimum.
+    pub(super) fn first(&mut self, now: Time, queue: &mut Queue) -> Option<Member> {
+        while let Some(member) = self.totals.poll_changed() {
+            self.place(now, queue, member);
         }
-        while let Some(&Waiting { app, .. }) = self.waiting.first().filter(|waiting| waiting.at <= now) {
-            self.place(now, app, true);
+        while let Some(&Waiting { of, .. }) = self.waiting.first().filter(|waiting| waiting.at <= now) {
+            self.place(now, queue, of);
         }
-        self.due.first().map(|due| due.app)
+        let mut within = None;
+        loop {
+            let Some(next) = self.due.first(within) else { return within.map(Member::Share) };
+            match next.share() {
+                Some(share) => within = Some(share),
+                None => return Some(next.app.into()),
+            }
+        }
     }
 
-    /// When the next application that has requests queued is due.
+    /// When the next one that has requests queued is due.
     pub(super) fn next_due(&self) -> Option<Time> {
         self.waiting.first().map(|waiting| waiting.at)
     }
@@ -128,14 +147,21 @@ impl Minima {
         self.owed_ns >= ns.clamp(1, Self::OWED_MAX_NS)
     }
 
-    /// A request of `app` with `bytes` is preferred, and takes `ns` of device time from the others.
-    pub(super) fn on_preferred(&mut self, app: AppId, bytes: Bytes, ns: u64) {
+    /// A request with `bytes` is preferred for the sake of this one's minimum, and takes `ns` of device time from the
+    /// others.
+    pub(super) fn on_preferred(&mut self, queue: &Queue, whose: Member, bytes: Bytes, ns: u64) {
         self.owed_ns = self.owed_ns.saturating_add(ns / Self::OTHERS).min(Self::OWED_MAX_NS);
-        if let Some(account) = self.account(app) {
+        let mut at = Some(whose);
+        while let Some(member) = at {
+            at = self.within(queue, member);
+            let Some(account) = self.accounts.get_mut(member) else { return };
             let start = account.finish;
             let took = u128::from(bytes.0) * 1_000_000_000 / u128::from(account.minimum.rate.0.max(1));
-            account.finish = start.saturating_add(u64::try_from(took).unwrap_or(u64::MAX));
-            self.clock = self.clock.max(start);
+            account.finish = start + VirtualTime::from_raw(took);
+            match at.and_then(|within| self.accounts.get_mut(within)) {
+                Some(within) => within.clock = within.clock.max(start),
+                None => self.clock = self.clock.max(start),
+            }
         }
     }
 
@@ -144,76 +170,130 @@ impl Minima {
         self.owed_ns = self.owed_ns.saturating_sub(ns);
     }
 
-    /// The queue of `app` is no longer empty, or is empty now.
-    pub(super) fn on_queue(&mut self, now: Time, app: AppId, has_queue: bool) {
-        if self.account(app).is_some() && has_queue != self.has_queue(app) {
-            self.place(now, app, has_queue);
-        }
+    /// A request of `app` came, or is no longer queued.
+    pub(super) fn on_queue(&mut self, now: Time, queue: &mut Queue, app: AppId) {
+        self.each(queue, app, |minima, queue, member| {
+            if queue.next_of(member).is_some() != minima.has_queue(member) {
+                minima.place(now, queue, member);
+            }
+        });
     }
 
     /// `app` gets `bytes` of service.
-    pub(super) fn charge(&mut self, now: Time, app: AppId, bytes: Bytes, has_queue: bool) {
-        if self.totals.has(app) {
-            self.totals.charge_received(now, app, bytes);
-            self.place(now, app, has_queue);
-        }
+    pub(super) fn charge(&mut self, now: Time, queue: &mut Queue, app: AppId, bytes: Bytes) {
+        self.each(queue, app, |minima, queue, member| {
+            minima.totals.charge_received(now, member, bytes);
+            minima.place(now, queue, member);
+        });
     }
 
     /// Service of `app` that was charged as `charged` is `real`.
-    pub(super) fn recharge(&mut self, now: Time, app: AppId, charged: Bytes, real: Bytes) {
-        if self.totals.has(app) {
-            self.totals.recharge(now, app, [charged, real]);
-            self.place(now, app, self.has_queue(app));
-        }
+    pub(super) fn recharge(&mut self, now: Time, queue: &mut Queue, app: AppId, [charged, real]: [Bytes; 2]) {
+        self.each(queue, app, |minima, queue, member| {
+            minima.totals.recharge(now, member, [charged, real]);
+            minima.place(now, queue, member);
+        });
     }
 
-    /// Whether `app` has requests queued although it has had its minimum.
-    pub(super) fn is_waiting(&self, app: AppId) -> bool {
-        self.waiting.get(app.index()).is_some()
+    /// Whether a member has requests queued although it has had its minimum.
+    pub(super) fn is_waiting(&self, of: Member) -> bool {
+        self.waiting.get(of.owner()).is_some()
     }
 
-    /// Whether `app` has a minimum.
-    pub(super) fn has(&self, app: AppId) -> bool {
-        self.accounts.get(app.index()).is_some_and(Option::is_some)
+    /// Whether there is a minimum for `app`, or for a share that it is in.
+    pub(super) fn has(&self, queue: &Queue, app: AppId) -> bool {
+        self.first_with(queue, app).is_some()
     }
 
     #[cfg(test)]
     pub(super) fn capacities(&self) -> impl Iterator<Item = usize> {
-        let heaps = self.waiting.capacities().into_iter().chain(self.due.capacities());
-        heaps.chain(self.totals.capacities()).chain([self.accounts.capacity()])
+        let own = self.waiting.capacities().into_iter().chain(self.due.capacities());
+        own.chain(self.totals.capacities()).chain(self.accounts.capacities())
     }
 
-    fn account(&mut self, app: AppId) -> Option<&mut Account> {
-        self.accounts.get_mut(app.index())?.as_mut()
+    fn has_queue(&self, of: Member) -> bool {
+        self.is_waiting(of) || self.accounts.get(of).is_some_and(|account| account.is_due)
     }
 
-    fn has_queue(&self, app: AppId) -> bool {
-        self.waiting.get(app.index()).is_some() || self.due.get(app.index()).is_some()
+    /// The queue or the minimum of a member changed.
+    fn adjust(&mut self, now: Time, of: Member, has_queue: bool) {
+        let rate = self.accounts.get(of).and_then(|account| account.rate(has_queue));
+        self.totals.set(now, of, rate);
     }
 
-    /// The queue or the minimum of `app` changed.
-    fn adjust(&mut self, now: Time, app: AppId, has_queue: bool) {
-        let rate = self.account(app).and_then(|account| account.rate(has_queue));
-        self.totals.set(now, app, rate);
-    }
-
-    /// Puts an application into the heap where it belongs.
-    fn place(&mut self, now: Time, app: AppId, has_queue: bool) {
-        let clock = self.clock;
-        if has_queue != self.has_queue(app) {
-            self.adjust(now, app, has_queue);
+    /// For `app` and each share that it is in, as far as they have a minimum.
+    fn each(&mut self, queue: &mut Queue, app: AppId, each: impl Fn(&mut Self, &mut Queue, Member)) {
+        let mut at = self.first_with(queue, app);
+        while let Some(member) = at {
+            each(self, queue, member);
+            at = self.within(queue, member);
         }
-        if !has_queue || !self.totals.has(app) {
-            self.waiting.remove(app.index());
-            self.due.remove(app.index());
-        } else if let Some(at) = self.totals.due(now, app) {
-            self.due.remove(app.index());
-            self.waiting.set(Waiting { at, app });
-        } else if let Some(account) = self.account(app) {
-            account.finish = account.finish.max(clock);
-            let tag = account.finish;
-            self.waiting.remove(app.index());
-            self.due.set(Due { tag, app });
+    }
+
+    /// The first of these.
+    fn first_with(&self, queue: &Queue, app: AppId) -> Option<Member> {
+        let own = Some(Member::App(app)).filter(|app| self.accounts.get(*app).is_some());
+        own.or_else(|| self.within(queue, app.into()))
+    }
+
+    /// The nearest share with a minimum that a member is in.
+    fn within(&self, queue: &Queue, member: Member) -> Option<Member> {
+        if !self.accounts.has_shares() {
+            return None;
+        }
+        let shares = queue.shares();
+        let from = match member {
+            Member::App(app) => shares.share_of(app),
+            Member::Share(share) => shares.policy_of(share).parent,
+        };
+        shares.above(from).map(|(share, _)| share.into()).find(|share| self.accounts.get(*share).is_some())
+    }
+
+    /// Puts a member where it belongs.
+    fn place(&mut self, now: Time, queue: &mut Queue, of: Member) {
+        let has_queue = queue.next_of(of).is_some();
+        if has_queue != self.has_queue(of) {
+            self.adjust(now, of, has_queue);
+        }
+        let due = self.totals.due(now, of).filter(|_| has_queue);
+        match due {
+            Some(at) => self.waiting.set(Waiting { at, of }),
+            None => self.waiting.remove(of.owner()),
+        }
+        let is_due = has_queue && due.is_none();
+        if let Some(account) = self.accounts.get_mut(of) {
+            account.is_due = is_due;
+        }
+        self.stand(queue, of);
+    }
+
+    /// Whether a member is due changed, or its tag: it stands in what it is within, and that further up.
+    fn stand(&mut self, queue: &Queue, member: Member) {
+        let mut at = Some(member);
+        while let Some(member) = at {
+            at = self.within(queue, member);
+            let clock = at.and_then(|within| self.accounts.get(within)).map_or(self.clock, |within| within.clock);
+            let (app, share, has_due) = match member {
+                Member::App(app) => (app, None, false),
+                Member::Share(share) => (AppId(0), Some(share), self.due.first(Some(share)).is_some()),
+            };
+            match self.accounts.get_mut(member).filter(|account| account.is_due || has_due) {
+                Some(account) => {
+                    account.finish = account.finish.max(clock);
+                    let next = Next::new(account.finish, 0, app, member);
+                    let within = match at {
+                        Some(Member::Share(within)) => Some(within),
+                        _ => None,
+                    };
+                    self.due.set(within, next);
+                }
+                None => {
+                    _ = match share {
+                        Some(share) => self.due.remove_share(share),
+                        None => self.due.remove(app),
+                    }
+                }
+            }
         }
     }
 }

@@ -12,8 +12,8 @@
 //!   which the storage waits for an interactive flow is bounded by that flow's share. For two seconds after an
 //!   interactive flow was active, bulk is limited to nine tenths of the time; flows that have been away for longer do
 //!   not restrict it.
-//! - **Minima** (`minima`): an application that got less than its minimum rate comes first, whatever its share and its
-//!   kind; bulk then does not keep to its pace.
+//! - **Minima** (`minima`): an application or a share that got less than its minimum rate comes first, whatever its
+//!   part and its kind; bulk then does not keep to its pace.
 //! - **Pieces** (`dispatching`): while bulk is restricted, the data of long bulk writes is sent in pieces.
 //!
 //! Where all requests share one head, interactive flows thus get what they are entitled to by weight. Where storage
@@ -300,7 +300,7 @@ impl Isolation {
         };
         self.queue.requests.insert(id, entry);
         self.queue.push(self.kind(app).lane(), id);
-        self.minima.on_queue(now, app, true);
+        self.minima.on_queue(now, &mut self.queue, app);
         self.note_arrival(now, request, service);
     }
 
@@ -421,7 +421,8 @@ impl Isolation {
         let Head { id, app, .. } = chosen;
         self.dequeue(id);
         self.update_charge(now, id);
-        self.minima.charge(now, app, self.queue.requests.get(id).request.cost, self.queue.oldest(app).is_some());
+        let cost = self.queue.requests.get(id).request.cost;
+        self.minima.charge(now, &mut self.queue, app, cost);
         if why == Turn::Share {
             self.minima.on_shared(self.queue.requests.get(id).service.0);
         }
@@ -565,13 +566,13 @@ impl Scheduler for Isolation {
         match state {
             State::Queued => {
                 self.dequeue(id);
-                self.minima.on_queue(now, app, self.queue.oldest(app).is_some());
+                self.minima.on_queue(now, &mut self.queue, app);
                 self.meters[app.index()].on_dequeued(now);
                 self.forget_pending(now, app, service.0);
             }
             State::Outstanding(was) => {
                 self.free(now, app, &was, service.0);
-                self.minima.recharge(now, app, cost, Bytes::ZERO);
+                self.minima.recharge(now, &mut self.queue, app, [cost, Bytes::ZERO]);
             }
         }
         self.queue.requests.remove(id);
@@ -594,7 +595,7 @@ impl Scheduler for Isolation {
             *queued_cost = queued_cost.saturating_sub(estimated) + real;
             self.meters[app.index()].on_correction(now, service.0, takes.0);
         } else {
-            self.minima.recharge(now, app, estimated, real);
+            self.minima.recharge(now, &mut self.queue, app, [estimated, real]);
         }
         let to = self.charge(takes, real);
         self.queue.requests.get_mut(id).charged = to;
@@ -604,13 +605,24 @@ impl Scheduler for Isolation {
     }
 
     fn set_app(&mut self, now: Time, app: AppId, policy: &AppPolicy) {
+        let is_elsewhere = self.queue.shares().share_of(app) != policy.share;
         self.queue.set_app(app, policy);
+        if is_elsewhere && self.queue.queued(app) > 0 {
+            self.minima.rebuild(now, &mut self.queue);
+        }
         self.set_promise(now, app, policy);
         self.events.push(now, Event::WeightChanged { app, weight: policy.weight });
     }
 
-    fn set_share(&mut self, _now: Time, share: ShareId, policy: Option<&SharePolicy>) {
+    fn set_share(&mut self, now: Time, share: ShareId, policy: Option<&SharePolicy>) {
+        let parent = self.queue.shares().policy_of(share).parent;
         self.queue.set_share(share, policy);
+        if parent != policy.and_then(|policy| policy.parent) {
+            self.minima.rebuild(now, &mut self.queue);
+        }
+        let minimum = policy.and_then(|policy| policy.minimum);
+        let minimum = minimum.filter(|_| self.minima.kind() == TotalKind::Minimum);
+        self.minima.set(now, &mut self.queue, share.into(), minimum);
     }
 
     fn queued(&self) -> usize {

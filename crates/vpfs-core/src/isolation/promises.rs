@@ -29,7 +29,7 @@ impl Isolation {
             latency = target.map(|target| target.deadline);
         }
         self.meter_mut(app).set_target(latency, keeps_targets);
-        self.minima.set(now, app, minimum, self.queue.oldest(app).is_some());
+        self.minima.set(now, &mut self.queue, app.into(), minimum);
     }
 
     /// The kind of a flow, which is `judged` by its share. Of those that keep to their rate, the ones with the
@@ -38,7 +38,7 @@ impl Isolation {
         let meter = &self.meters[app.index()];
         match meter.deadline() {
             None => judged,
-            Some(_) if self.minima.is_waiting(app) => Kind::Bulk,
+            Some(_) if self.minima.is_waiting(app.into()) => Kind::Bulk,
             deadline if deadline == shortest => Kind::Interactive,
             Some(_) => judged,
         }
@@ -46,7 +46,7 @@ impl Isolation {
 
     /// The shortest deadline of those that keep to their rate. O(n) in the active flows.
     pub(super) fn shortest_deadline(&self) -> Option<Duration> {
-        let kept = self.active.iter().filter(|app| !self.minima.is_waiting(**app));
+        let kept = self.active.iter().filter(|app| !self.minima.is_waiting((**app).into()));
         kept.filter_map(|app| self.meters[app.index()].deadline()).min()
     }
 

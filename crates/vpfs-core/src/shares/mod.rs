@@ -24,16 +24,17 @@
 
 mod node;
 mod order;
+mod promised;
 mod share;
 
 use alloc::vec::Vec;
 
 use node::{Fine, Node, coarse, fine};
-pub(crate) use order::Next;
-use order::Order;
+pub(crate) use order::{Next, Order};
 pub(crate) use share::Share;
 
 use crate::app_policy::{AppPolicy, ShareId, SharePolicy};
+use crate::member::Member;
 use crate::units::{AppId, Bytes, VirtualTime, Weight};
 
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +76,9 @@ pub(crate) struct Shares {
     nodes: Vec<Node>,
     /// Flows in shares that are present without a request in a lane, by finish tag, then the lanes.
     orders: Vec<Order>,
+    /// First requests that stand further out than the shares with minima that they are in: for each of these, what
+    /// became present in it, by the start of its request by the clock of what the share is in. Some may have gone.
+    entrants: Order,
     /// The virtual time of the latest arrival or departure.
     latest: VirtualTime,
 }
@@ -85,7 +89,7 @@ const DEPARTURES: usize = 0;
 impl Shares {
     pub(crate) fn new(lanes: usize) -> Self {
         let orders = (0..=lanes).map(|_| Order::default()).collect();
-        Self { flows: Vec::new(), nodes: Vec::new(), orders, latest: VirtualTime::ZERO }
+        Self { flows: Vec::new(), nodes: Vec::new(), orders, entrants: Order::default(), latest: VirtualTime::ZERO }
     }
 
     /// Changes the number of lanes, which are empty then.
@@ -108,6 +112,7 @@ impl Shares {
         let before = self.flows[app.index()];
         if before.share != share {
             (0..self.orders.len()).for_each(|order| self.remove(order, app));
+            self.entrants.remove(app);
             self.flows[app.index()].first = Flow::NEW.first;
         }
         if before.is_present && (before.weight, before.share) != (weight, share) {
@@ -128,6 +133,7 @@ impl Shares {
         self.grow(share);
         let policy = policy.copied().unwrap_or_default();
         policy.parent.into_iter().for_each(|parent| self.grow(parent));
+        self.entrants.remove_share(share);
         self.prepare(Some(share), now);
         let Node { policy: before, present, .. } = self.nodes[share.index()];
         if present > 0 {
@@ -202,6 +208,11 @@ impl Shares {
         up.take(SharePolicy::DEPTH_MAX)
     }
 
+    /// Whether `app` is in `share`, or in a share in it.
+    pub(crate) fn is_within(&self, app: AppId, share: ShareId) -> bool {
+        self.above(self.share_of(app)).any(|(above, _)| above == share)
+    }
+
     /// Shares have numbers below this.
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
@@ -261,7 +272,7 @@ impl Shares {
             First { beside, start, .. } if flow.first.arrival == arrival => (beside, start),
             _ => (flow.share, tag),
         };
-        self.put(lane + 1, share, Next { tag, arrival, app, share: None });
+        self.put(lane + 1, share, Next::new(tag, arrival, app, app.into()));
     }
 
     /// `app` has no request in a lane.
@@ -270,11 +281,15 @@ impl Shares {
     }
 
     fn put(&mut self, order: usize, share: Option<ShareId>, next: Next) {
-        // With its first request it stood elsewhere.
-        if self.orders[order].home(next.app).is_some_and(|home| home != share) {
-            self.remove(order, next.app);
-        }
-        if self.orders[order].set(share, next) {
+        let has_changed = self.orders[order].try_replace(share, next).unwrap_or_else(|| {
+            if share.is_some() {
+                // With its first request it stood elsewhere.
+                self.remove(order, next.app);
+            }
+            self.orders[order].insert(share, next);
+            true
+        });
+        if has_changed {
             self.rise(order, share);
         }
     }
@@ -293,7 +308,9 @@ impl Shares {
             let (parent, order) = (node.policy.parent, &mut self.orders[order]);
             let first = order.first(Some(share)).copied();
             let has_changed = match first {
-                Some(first) => order.set(parent, Next { tag: node.outer(first.tag), share: Some(share), ..first }),
+                Some(first) => {
+                    order.set(parent, Next::new(node.outer(first.tag), first.arrival, first.app, share.into()))
+                }
                 None => order.remove_share(share).is_some(),
             };
             at = parent.filter(|_| has_changed);
@@ -328,11 +345,17 @@ impl Shares {
         }
         let mut beside = self.share_of(app);
         let mut start = self.clock_of(app, now);
+        let mut within = None;
         for _ in 0..entered {
             let Some(share) = beside else { break };
             let node = &mut self.nodes[share.index()];
             start = node.outer(start).max(node.enter(coarse(node.seen), cost));
             beside = node.policy.parent;
+            if node.policy.minimum.is_some() {
+                self.entrants
+                    .set(Some(share), Next::new(start, arrival, app, within.map_or(app.into(), Member::Share)));
+            }
+            within = Some(share);
         }
         self.flows[app.index()].first = First { arrival, cost, entered, beside, start };
     }
@@ -385,7 +408,7 @@ impl Shares {
     /// `app` has nothing queued, and its finish tag is or becomes `finish`, by the clock of its share.
     pub(crate) fn on_finish(&mut self, app: AppId, finish: VirtualTime) {
         if self.is_present(app) {
-            self.put(DEPARTURES, self.share_of(app), Next { tag: finish, arrival: 0, app, share: None });
+            self.put(DEPARTURES, self.share_of(app), Next::new(finish, 0, app, app.into()));
         }
     }
 
@@ -499,7 +522,7 @@ mod tests {
         shares.set_share(
             at(0),
             ShareId(1),
-            Some(&SharePolicy { weight: weight(2), parent: Some(ShareId(0)), cap: None }),
+            Some(&SharePolicy { weight: weight(2), parent: Some(ShareId(0)), ..SharePolicy::NEW }),
         );
         [(0, 1, 1), (1, 1, 3), (2, 0, 4)]
             .iter()
@@ -602,7 +625,7 @@ mod tests {
         shares.set_share(
             at(0),
             ShareId(1),
-            Some(&SharePolicy { weight: weight(8), parent: Some(ShareId(0)), cap: None }),
+            Some(&SharePolicy { weight: weight(8), parent: Some(ShareId(0)), ..SharePolicy::NEW }),
         );
         assert_eq!([0, 1, 2].map(|app| phi(&shares, app)), [2000, 2000, 2000]);
         shares.set_share(at(0), ShareId(1), Some(&SharePolicy { weight: weight(5), ..SharePolicy::default() }));

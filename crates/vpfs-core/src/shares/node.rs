@@ -1,7 +1,7 @@
 //! A share: its clock, and who may start in it.
 
 use crate::app_policy::SharePolicy;
-use crate::units::{Bytes, VirtualTime, Weight};
+use crate::units::{Bytes, VirtualTime};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
@@ -35,7 +35,7 @@ pub(super) fn coarse(clock: Fine) -> VirtualTime {
 
 impl Node {
     pub(super) const NEW: Self = Self {
-        policy: SharePolicy { weight: Weight::ONE, parent: None, cap: None },
+        policy: SharePolicy::NEW,
         present: 0,
         weights: 1,
         left: 0,
@@ -83,6 +83,9 @@ fn mul_div(value: u128, numerator: u128, denominator: u128) -> u128 {
     const NEVER: u128 = 1 << 110;
     if numerator == denominator {
         return value;
+    }
+    if value >> 64 == 0 {
+        return value * numerator / denominator;
     }
     let bits = |value: u128| u128::BITS - value.leading_zeros();
     let shift = (bits(value) + bits(numerator)).saturating_sub(u128::BITS - 1);

@@ -1,34 +1,66 @@
 //! Which flow is next in a tree of shares.
 
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 
 use crate::app_policy::ShareId;
 use crate::heap::{Indexed, Item};
+use crate::member::Member;
 use crate::units::{AppId, VirtualTime};
 
-/// What is next of a flow, or of all that are in a share. Ordered by tag, then by arrival.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// What is next of a flow, or of all that are in a share. Ordered by tag, then by arrival. Small and cheap to compare:
+/// a dispatch moves several of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Next {
     /// By the clock of what the flow or the share is in; of what it becomes present in, for a first request.
     pub(crate) tag: VirtualTime,
     pub(crate) arrival: u64,
     pub(crate) app: AppId,
-    pub(super) share: Option<ShareId>,
+    /// Of which member it is.
+    owner: u32,
+}
+
+impl Next {
+    #[expect(clippy::cast_possible_truncation, reason = "there are fewer than 2³¹ applications and shares")]
+    pub(crate) fn new(tag: VirtualTime, arrival: u64, app: AppId, of: Member) -> Self {
+        Self { tag, arrival, app, owner: of.owner() as u32 }
+    }
+
+    /// The share of which it is, if it is that of a share.
+    pub(crate) fn share(&self) -> Option<ShareId> {
+        (self.owner & 1 == 1).then_some(ShareId(self.owner >> 1))
+    }
+}
+
+impl Ord for Next {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.tag, self.arrival, self.owner).cmp(&(other.tag, other.arrival, other.owner))
+    }
+}
+
+impl PartialOrd for Next {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+
+    // Half of the work of a heap.
+    fn lt(&self, other: &Self) -> bool {
+        if self.tag != other.tag {
+            return self.tag < other.tag;
+        }
+        (self.arrival, self.owner) < (other.arrival, other.owner)
+    }
 }
 
 impl Item for Next {
     fn owner(&self) -> usize {
-        self.share.map_or(2 * self.app.index(), of_share)
+        self.owner as usize
     }
-}
-
-fn of_share(share: ShareId) -> usize {
-    2 * share.index() + 1
 }
 
 /// For each share a heap of what is in it, and one for the top. O(log n) changes.
 #[derive(Debug, Default)]
-pub(super) struct Order {
+pub(crate) struct Order {
     /// By share, the top first.
     heaps: Vec<Vec<Next>>,
     /// By owner: in which heap it is, if it is in one, and where.
@@ -38,19 +70,13 @@ pub(super) struct Order {
 
 impl Order {
     /// The first in `share`.
-    pub(super) fn first(&self, share: Option<ShareId>) -> Option<&Next> {
+    pub(crate) fn first(&self, share: Option<ShareId>) -> Option<&Next> {
         self.heaps.get(heap_of(share))?.first()
     }
 
     /// The next of `app`.
-    pub(super) fn get(&self, app: AppId) -> Option<&Next> {
-        self.at(2 * app.index())
-    }
-
-    /// Where it is.
-    pub(super) fn home(&self, app: AppId) -> Option<Option<ShareId>> {
-        let heap = *self.homes.get(2 * app.index())?;
-        self.get(app).map(|_| heap.checked_sub(1).map(ShareId))
+    pub(crate) fn get(&self, app: AppId) -> Option<&Next> {
+        self.at(Member::App(app).owner())
     }
 
     fn at(&self, owner: usize) -> Option<&Next> {
@@ -59,11 +85,16 @@ impl Order {
     }
 
     /// Sets what is next of something that is in `share`, or in none so far; returns whether that changed.
-    pub(super) fn set(&mut self, share: Option<ShareId>, next: Next) -> bool {
+    pub(crate) fn set(&mut self, share: Option<ShareId>, next: Next) -> bool {
+        self.try_replace(share, next).unwrap_or_else(|| {
+            self.insert(share, next);
+            true
+        })
+    }
+
+    /// The same for something that is in none.
+    pub(crate) fn insert(&mut self, share: Option<ShareId>, next: Next) {
         let (owner, heap) = (next.owner(), heap_of(share));
-        if self.at(owner) == Some(&next) {
-            return false;
-        }
         if owner >= self.homes.len() {
             self.homes.resize(owner + 1, 0);
         }
@@ -72,17 +103,28 @@ impl Order {
         }
         self.homes[owner] = u32::try_from(heap).expect("as many as shares");
         Indexed { items: &mut self.heaps[heap], positions: &mut self.positions }.set(next);
-        true
+    }
+
+    /// The same for something that is in `share` already; `None` if it is not.
+    pub(crate) fn try_replace(&mut self, share: Option<ShareId>, next: Next) -> Option<bool> {
+        let (owner, heap) = (next.owner(), heap_of(share));
+        let position = *self.positions.get(owner)? as usize;
+        let items = self.heaps.get_mut(heap).filter(|_| self.homes[owner] as usize == heap)?;
+        let has_changed = *items.get(position)? != next;
+        if has_changed {
+            Indexed { items, positions: &mut self.positions }.replace(position, next);
+        }
+        Some(has_changed)
     }
 
     /// Nothing of `app` is next any more; returns where it was, if something was.
-    pub(super) fn remove(&mut self, app: AppId) -> Option<Option<ShareId>> {
-        self.remove_at(2 * app.index())
+    pub(crate) fn remove(&mut self, app: AppId) -> Option<Option<ShareId>> {
+        self.remove_at(Member::App(app).owner())
     }
 
     /// The same for all in `share`.
-    pub(super) fn remove_share(&mut self, share: ShareId) -> Option<Option<ShareId>> {
-        self.remove_at(of_share(share))
+    pub(crate) fn remove_share(&mut self, share: ShareId) -> Option<Option<ShareId>> {
+        self.remove_at(Member::Share(share).owner())
     }
 
     fn remove_at(&mut self, owner: usize) -> Option<Option<ShareId>> {
@@ -93,7 +135,7 @@ impl Order {
     }
 
     #[cfg(test)]
-    pub(super) fn capacities(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn capacities(&self) -> impl Iterator<Item = usize> {
         let own = [self.homes.capacity(), self.positions.capacity()];
         self.heaps.iter().map(Vec::capacity).chain(own)
     }

@@ -206,9 +206,9 @@ mod tests {
         account.charge(Time::ZERO, &mut basis, Bytes(199_999));
         assert_eq!(basis.totals.poll_report(), None);
         account.charge(Time::ZERO, &mut basis, Bytes(1));
-        assert_eq!([(); 2].map(|()| basis.totals.poll_report()), [Some((APP, 200_000)), None]);
+        assert_eq!([(); 2].map(|()| basis.totals.poll_report()), [Some((APP.into(), 200_000)), None]);
         account.recharge(Time::ZERO, &mut basis, [Bytes(300_000), Bytes::ZERO]);
-        assert_eq!(basis.totals.poll_report(), Some((APP, -300_000)));
+        assert_eq!(basis.totals.poll_report(), Some((APP.into(), -300_000)));
     }
 
     /// As on one server, where a total is the same as a rate at each.
@@ -229,7 +229,7 @@ mod tests {
         account.charge(Time::ZERO, &mut basis, Bytes(1_600_000));
         basis.totals.set_reach(Time::ZERO, FOUR);
         basis.totals.hear(Time::ZERO, APP, 2_400_000);
-        assert_eq!(basis.totals.poll_changed(), Some(APP));
+        assert_eq!(basis.totals.poll_changed(), Some(APP.into()));
         account.on_changed(Time::ZERO, &mut basis);
         account.charge(Time::ZERO, &mut basis, Bytes(400_001));
         let due = account.due(Time::ZERO, &mut basis);

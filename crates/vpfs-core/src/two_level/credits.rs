@@ -22,6 +22,7 @@ use super::account::{Account, Basis, Due};
 use crate::app_policy::{AppPolicy, ShareId, SharePolicy};
 use crate::heap::{Heap, Item};
 use crate::list::List;
+use crate::member::Member;
 use crate::request::{Request, Target};
 use crate::shares::Shares;
 use crate::table::Table;
@@ -232,7 +233,8 @@ impl Credits {
 
     /// Takes notice of what they said. O(log n) for each class of which they said something.
     pub(super) fn hear(&mut self, now: Time, requests: &Table<TwoLevelEntry>) {
-        while let Some(app) = self.basis.totals.poll_changed() {
+        while let Some(member) = self.basis.totals.poll_changed() {
+            let Member::App(app) = member else { continue };
             if let Some(account) = self.flows.get_mut(app.index()).and_then(|flow| flow.account.as_mut()) {
                 account.on_changed(now, &mut self.basis);
                 self.refresh(now, requests, app);

@@ -37,6 +37,7 @@ use crate::app_policy::{AppPolicy, ShareId, SharePolicy};
 use crate::engine::{Engine, Handover};
 use crate::event::{Event, EventQueue};
 use crate::list::{Links, Node};
+use crate::member::Member;
 use crate::request::{Dispatch, Request, Rule};
 use crate::scheduler::Scheduler;
 use crate::settings::{Deadlines, PolicyKind, Settings, TwoLevelSettings};
@@ -318,8 +319,12 @@ impl Engine for TwoLevel {
         Some(self.credits.totals())
     }
 
-    fn waiting(&self, app: AppId) -> Bytes {
-        self.credits.waiting(app)
+    fn waiting(&self, of: Member) -> Bytes {
+        match of {
+            Member::App(app) => self.credits.waiting(app),
+            // Shares have no targets.
+            Member::Share(_) => Bytes::ZERO,
+        }
     }
 
     fn hand_over(self: Box<Self>) -> Handover {

@@ -6,7 +6,8 @@ use thiserror::Error;
 use vpfs_core::hash::stable_hash;
 use vpfs_core::{ServerId, ServiceClass, TotalKind};
 
-/// An application as all servers identify it: the hash of its name, and of the path of its share if it is in one.
+/// An application as all servers identify it: the hash of its name, and of the path of its share if it is in one. Or a
+/// share as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowKey(pub u64);
 
@@ -23,13 +24,18 @@ impl FlowKey {
         Self(u64::from(Self::of(path).share_half()) << u32::BITS | stable_hash(name) & u64::from(u32::MAX))
     }
 
+    /// The key of what is counted of the share at this path as a whole: that of a member without a name. O(length).
+    pub fn of_share(path: &str) -> Self {
+        Self::of_member(path, "")
+    }
+
     /// The half of a member's key that is the same for all in its share.
     pub(crate) const fn share_half(self) -> u32 {
         (self.0 >> u32::BITS) as u32
     }
 }
 
-/// What servers count of an application, each for itself.
+/// What servers count of an application or a share, each for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Counted {
     /// The service of a class that it got, in bytes of cost.

@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::time::Duration;
 
 use vpfs_core::testing::Random;
-use vpfs_core::{AppId, AppPolicy, Bytes, Dispatch, OpKind, ServerId, Settings, Time};
+use vpfs_core::{AppId, AppPolicy, Bytes, Dispatch, OpKind, ServerId, Settings, SharePolicy, Time};
 use vpfs_node::coordination::{CoordinationSettings, Counted, Message};
-use vpfs_node::{Arrival, Event, Node, NodeSettings, Outputs, PeerSettings, RequestKey, Served};
+use vpfs_node::{AppName, Arrival, Event, NamedShare, Node, NodeSettings, Outputs, PeerSettings, RequestKey, Served};
 
 /// The application with a total of [`RATE`].
 const APP: AppId = AppId(0);
@@ -96,6 +96,18 @@ impl Cluster {
             node.set_app(Time::ZERO, OTHER, "other", other);
         }
         self.with_other = true;
+        self
+    }
+
+    /// The application is another one at each server, and what counts is the share that all of them are in.
+    pub(crate) fn in_share(mut self, policy: &SharePolicy) -> Self {
+        let share = NamedShare { path: "physics/alice", policy: *policy };
+        for (me, node) in self.nodes.iter_mut().enumerate() {
+            node.set_shares(Time::ZERO, [share]);
+            let name = AppName { name: &format!("job-{me}"), share: Some(share) };
+            node.set_app(Time::ZERO, APP, name, &AppPolicy::default());
+        }
+        self.rate = policy.totals().next().map_or(RATE, |(_, rate)| rate);
         self
     }
 

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use vpfs_core::{
-    AppPolicy, Bytes, Depth, Minimum, PolicyKind, Scope, ServiceClass, Settings, SlotCostTable, TotalKind, Weight,
+    AppPolicy, Bytes, Depth, Minimum, PolicyKind, Scope, ServiceClass, Settings, SharePolicy, SlotCostTable, TotalKind,
+    Weight,
 };
 use vpfs_node::coordination::Counted;
 
@@ -32,6 +33,17 @@ fn moving_load_gets_the_whole_minimum() {
         cluster.move_about(60);
         cluster.assert_gets(LEARNT, 0.95..1.1, &format!("seed {seed}"));
     }
+}
+
+/// Each server has another member of a share with a minimum.
+#[test]
+fn a_share_gets_its_minimum_wherever_its_members_ask() {
+    let minimum = Some(Minimum { rate: Bytes(RATE), scope: Scope::Total });
+    let mut cluster = with(1, 4, RATE, Scope::Server).in_share(&SharePolicy { minimum, ..SharePolicy::NEW });
+    cluster.loaded.fill(true);
+    cluster.run_for(Duration::from_secs(LEARNT));
+    cluster.move_about(60);
+    cluster.assert_gets(LEARNT, 0.95..1.1, "");
 }
 
 /// At each server, the same rate gives four times as much on four servers, and its quarter too little on one.

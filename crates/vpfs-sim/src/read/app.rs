@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use vpfs_config::Table;
-use vpfs_core::{Bytes, Cap, Minimum, Scope, Target, Weight};
+use vpfs_core::{Bytes, Cap, Weight};
 use vpfs_model::plan::Phase;
 
 use super::layout::{self, Class};
@@ -52,8 +52,8 @@ fn read_app(table: &Table<'_>, classes: &[Class]) -> Option<App> {
         weight: table.count("weight").and_then(Weight::new).unwrap_or(Weight::ONE),
         share: table.share_path("share"),
         cap: read_cap(table),
-        target: read_target(table),
-        minimum: read_minimum(table),
+        target: table.target(),
+        minimum: table.minimum(),
         latency: table.duration("latency"),
         order: table.count("order").and_then(|order| u16::try_from(order).ok()),
         start: table.duration("start").unwrap_or(Duration::ZERO),
@@ -78,30 +78,6 @@ fn read_cap(table: &Table<'_>) -> Option<Cap> {
     let burst = table.size("burst").unwrap_or(Bytes::mib(16));
     let total = table.number("cap").and_then(|rate| Cap::new(rate, burst)).map(Cap::over_all_servers);
     total.or_else(|| table.number("server_cap").and_then(|rate| Cap::new(rate, burst)))
-}
-
-fn read_target(table: &Table<'_>) -> Option<Target> {
-    let [total, server, deadline] = ["target_rate", "server_target_rate", "deadline"];
-    if table.has(total) && table.has(server) {
-        table.refuse(server, "cannot be together with target_rate, which is for the sum over all servers; remove one");
-    }
-    let (key, scope) = if table.has(server) { (server, Scope::Server) } else { (total, Scope::Total) };
-    if table.has(key) && !table.has(deadline) {
-        table.refuse(key, "has no effect without deadline; add it or remove this");
-    }
-    if table.has(deadline) && !table.has(key) {
-        table.refuse(deadline, "has no effect without target_rate or server_target_rate; add one or remove this");
-    }
-    Some(Target { rate: table.size(key)?, scope, deadline: table.duration(deadline)? })
-}
-
-fn read_minimum(table: &Table<'_>) -> Option<Minimum> {
-    let [total, server] = ["min_rate", "server_min_rate"];
-    if table.has(total) && table.has(server) {
-        table.refuse(server, "cannot be together with min_rate, which is for the sum over all servers; remove one");
-    }
-    let (key, scope) = if table.has(server) { (server, Scope::Server) } else { (total, Scope::Total) };
-    Some(Minimum { rate: table.size(key)?, scope })
 }
 
 /// Every phase of a workload; a new one must be added here so that files can name it.
