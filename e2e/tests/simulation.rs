@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Output;
 
 use serde_json::Value;
-use vpfs_e2e::{command, output, proxy_config, run};
+use vpfs_e2e::{Daemon, command, output, proxy_config, run};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -89,6 +89,8 @@ fn a_simulation_prints_draws_and_repeats() {
     assert!(file(dir.path(), "a.html").starts_with("<!DOCTYPE html>"));
     run(&mut command(dir.path(), &["sim", "my.toml", "-q", "--alone", "--json", "b.json"]));
     assert_eq!(file(dir.path(), "a.json"), file(dir.path(), "b.json"), "equal seeds give equal results");
+    assert!(table.contains("in the scheduler") && table.contains("write × "), "{table}");
+    assert!(!file(dir.path(), "a.html").contains("Run time"), "nothing finishes, so there are no bars");
     let json: Value = serde_json::from_str(&file(dir.path(), "a.json")).expect("valid JSON");
     let bytes = |app: usize| json["results"][1]["apps"][app]["written_bytes"].as_f64().expect("a number");
     let ratio = bytes(0) / bytes(1);
@@ -105,6 +107,82 @@ fn a_wrong_scenario_is_refused_with_place_and_fix() {
     assert!(message.contains("/dev/zero cannot be read") && message.contains("limit of 1MiB"), "{message}");
     let message = refused(&output(&mut command(dir.path(), &["sim", "--policy", "sfq"])));
     assert!(message.contains("sfq-d-plus"), "{message}");
+}
+
+/// A run of any length: its last application never ends.
+const ENDLESS: &str =
+    "[[app]]\nname = \"for-ever\"\nbackground = \"on\"\nphases = [\"write\"]\nior = { block = \"1GiB\" }\n";
+
+/// Alone it would write for hours, but what it does while others are there ends with them.
+#[test]
+fn alone_an_application_runs_no_longer_than_beside_others() {
+    let dir = tempfile::tempdir().expect("a directory");
+    std::fs::write(dir.path().join("my.toml"), SCENARIO.to_owned() + ENDLESS).expect("a file");
+    run(&mut command(dir.path(), &["sim", "my.toml", "-q", "--alone", "--json", "a.json"]));
+    let json: Value = serde_json::from_str(&file(dir.path(), "a.json")).expect("valid JSON");
+    assert_eq!(json["alone"].as_array().map(|runs| runs.iter().all(|run| run["elapsed_seconds"] == 5.0)), Some(true));
+}
+
+#[test]
+fn an_interrupted_simulation_keeps_its_results() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let scenario = SCENARIO.replace("duration = \"5s\"", "duration = \"10d\"\ninterval = \"1h\"") + ENDLESS;
+    std::fs::write(dir.path().join("my.toml"), scenario).expect("a file");
+    let mut sim = Daemon::start(dir.path(), "sim", &mut command(dir.path(), &["sim", "my.toml", "--json", "a.json"]));
+    sim.await_log(" simulated, ");
+    sim.signal("INT");
+    assert_eq!(sim.wait().code(), Some(1));
+    assert!(sim.log().contains("(until ") && sim.log().contains("interrupted; what was complete"), "{}", sim.log());
+    let json: Value = serde_json::from_str(&file(dir.path(), "a.json")).expect("valid JSON");
+    assert!(json["results"][0]["apps"][2]["written_bytes"].as_u64() > Some(0), "{json}");
+}
+
+#[test]
+fn a_simulation_fails_before_it_runs() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let endless = SCENARIO.replace("duration = \"5s\"", "duration = \"365d\"\ninterval = \"1d\"") + ENDLESS;
+    std::fs::write(dir.path().join("my.toml"), endless).expect("a file");
+    for option in ["--json", "--html", "--trace"] {
+        let args = ["sim", "my.toml", "-q", "--policy", "today", option, "none/there"];
+        let failed = output(&mut command(dir.path(), &args));
+        let message = text(&failed.stderr);
+        assert!(failed.status.code() == Some(1) && message.contains("cannot write none/there: "), "{message}");
+    }
+    std::fs::write(dir.path().join("my.toml"), SCENARIO.to_owned() + "servers = \"7\"\n").expect("a file");
+    let message = refused(&output(&mut command(dir.path(), &["sim", "my.toml"])));
+    assert!(message.contains("my.toml:20: app.servers: there is no server 7 that holds data"), "{message}");
+}
+
+/// What one run did is the load of another, whatever recorded it.
+#[test]
+fn logs_are_applications() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).expect("a file");
+    write("my.toml", SCENARIO);
+    run(&mut command(dir.path(), &["sim", "my.toml", "-q", "--policy", "today", "--trace", "own.csv"]));
+    write("fio.log", "fio version 3 iolog\n0 /a add\n0 /a open\n10 /a write 0 1048576\n900000 /a read 0 4096\n");
+    write(
+        "dxt.txt",
+        "# DXT, file_id: 1, file_name: /a\n X_POSIX 0 write 0 0 1048576 0.1 0.2\n X_POSIX 1 read 0 0 4096 0.3 0.4\n",
+    );
+    let (head, _) = SCENARIO.split_once("[[app]]").expect("applications");
+    let app = |name: &str| format!("[[app]]\nname = \"{name}\"\nreplay = {{ log = \"{name}\" }}\n");
+    write("logs.toml", &(head.replace("5s", "1h") + &["own.csv", "fio.log", "dxt.txt"].map(app).concat()));
+    run(&mut command(dir.path(), &["sim", "logs.toml", "-q", "--policy", "shares", "--json", "a.json"]));
+    let json: Value = serde_json::from_str(&file(dir.path(), "a.json")).expect("valid JSON");
+    let bytes = |app: usize, key: &str| json["results"][0]["apps"][app][key].as_u64().expect("a number");
+    let own = file(dir.path(), "own.csv")
+        .lines()
+        .skip(1)
+        .filter_map(|line| line.split(',').nth(3)?.parse::<u64>().ok())
+        .sum::<u64>();
+    assert_eq!(bytes(0, "written_bytes"), own);
+    for app in [1, 2] {
+        assert_eq!([bytes(app, "written_bytes"), bytes(app, "read_bytes")], [1 << 20, 4096]);
+    }
+    write("logs.toml", &(head.to_owned() + &app("none.csv")));
+    let message = refused(&output(&mut command(dir.path(), &["sim", "logs.toml"])));
+    assert!(message.contains("logs.toml:13: app.replay.log: none.csv: No such file"), "{message}");
 }
 
 /// What `vpfs profile` writes is what the proxy reads.

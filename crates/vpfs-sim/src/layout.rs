@@ -42,6 +42,17 @@ pub(crate) enum LayoutError {
     Stripe(#[from] StripeError),
 }
 
+impl LayoutError {
+    /// The key of a scenario that has it.
+    pub(crate) fn key(self, layout: &Layout) -> &'static str {
+        match self {
+            _ if !layout.regions.is_empty() => "region",
+            Self::NoServer(_) => "servers",
+            _ => "distribution",
+        }
+    }
+}
+
 /// The server of the list on which a file starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {

@@ -116,7 +116,7 @@ pub use error::{SimError, Violation};
 pub use layout::{Layout, Region, Start};
 pub use link::LinkProfile;
 pub use peer_network::{Partition, PeerNetwork, Restart};
-pub use read::scenario_manual;
+pub use read::{Files, scenario_manual};
 pub use results::{AppAtServer, AppResults, CallTrace, CoordinationResults, PartTrace, Results, ServerResults};
 pub use scenario::{App, PolicySpec, RequestTime, Role, Scenario, ServerGroup, Workload};
 pub use simulation::{Progress, Simulation};

@@ -16,6 +16,10 @@ pub(crate) struct AppMeasures {
     pub(crate) written_bytes: u64,
     pub(crate) metadata_requests: u64,
     pub(crate) calls: u64,
+    /// Sums over its calls in nanoseconds: of their times, and of what is in [`Spent`].
+    pub(crate) called: u128,
+    pub(crate) queued: u128,
+    pub(crate) stored: u128,
     pub(crate) rounds: u64,
     pub(crate) read: Latencies,
     pub(crate) write: Latencies,
@@ -28,6 +32,23 @@ pub(crate) struct AppMeasures {
     pub(crate) metadata_series: Series,
     /// By server, if the scenario asks for it.
     pub(crate) by_server: Vec<AtServer>,
+}
+
+/// What the time of a call was spent on, in nanoseconds, but for its way through the network: of its requests, it waits
+/// for the one that is complete last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spent {
+    /// In the scheduler.
+    pub(crate) queued: u64,
+    /// At the device or the service for metadata.
+    pub(crate) stored: u64,
+}
+
+impl Spent {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.queued += other.queued;
+        self.stored += other.stored;
+    }
 }
 
 /// An application's service at one server.
@@ -55,6 +76,9 @@ impl AppMeasures {
             written_bytes: 0,
             metadata_requests: 0,
             calls: 0,
+            called: 0,
+            queued: 0,
+            stored: 0,
             rounds: 0,
             read: latencies(),
             write: latencies(),
@@ -67,12 +91,18 @@ impl AppMeasures {
         }
     }
 
-    pub(crate) fn latencies(&mut self, op: OpKind) -> &mut Latencies {
-        match op {
+    /// A call has returned.
+    pub(crate) fn call(&mut self, op: OpKind, latency: Duration, spent: Spent) {
+        self.calls += 1;
+        self.called += latency.as_nanos();
+        self.queued += u128::from(spent.queued);
+        self.stored += u128::from(spent.stored);
+        let latencies = match op {
             OpKind::Read => &mut self.read,
             OpKind::Write => &mut self.write,
             OpKind::Metadata => &mut self.metadata,
-        }
+        };
+        latencies.record(latency);
     }
 
     /// A request was sent.

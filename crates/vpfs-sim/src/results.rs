@@ -125,6 +125,12 @@ pub struct AppResults {
     /// Mean over its processes of the time spent computing.
     #[serde(serialize_with = "seconds", rename = "think_seconds")]
     pub think_time: Duration,
+    /// The part of `io_time` in which calls waited for a scheduler to dispatch them.
+    #[serde(serialize_with = "seconds", rename = "scheduler_seconds")]
+    pub scheduler_time: Duration,
+    /// The part of `io_time` in which calls were at a device or at a service for metadata. The rest is the network's.
+    #[serde(serialize_with = "seconds", rename = "storage_seconds")]
+    pub storage_time: Duration,
     /// Bytes read.
     pub read_bytes: u64,
     /// Bytes written.
@@ -194,6 +200,11 @@ impl Results {
     /// An application by its name.
     pub fn app(&self, name: &str) -> Option<&AppResults> {
         self.apps.iter().find(|app| app.name == name)
+    }
+
+    /// How long an application was there: until it finished, or else until the run ended.
+    pub fn active(&self, app: &AppResults) -> Duration {
+        app.finish.unwrap_or(self.elapsed).saturating_sub(app.start)
     }
 
     /// Bytes per second of all applications together over the whole run.

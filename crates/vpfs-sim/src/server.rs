@@ -50,6 +50,9 @@ pub(crate) struct Part {
     /// Bytes that were passed to it, and how many of them are complete.
     pub(crate) begun: u64,
     pub(crate) served: u64,
+    /// Nanoseconds with an access at the device, or of the operation on metadata, and when the last such time began.
+    pub(crate) stored: u64,
+    pub(crate) stored_since: Time,
 }
 
 impl Part {
@@ -184,7 +187,7 @@ impl Server {
         calendar: &mut Calendar,
     ) -> Result<(), Check> {
         let entry = &mut self.parts[part as usize];
-        entry.dispatched = now;
+        (entry.dispatched, entry.stored_since) = (now, now);
         entry.slots = dispatch.slot_cost.get();
         entry.pieces = dispatch.pieces;
         let entry = *entry;
@@ -231,6 +234,9 @@ impl Server {
         let (offset, len) = entry.next_piece(flow);
         if entry.begun == 0 {
             entry.began = now;
+        }
+        if entry.begun == entry.served {
+            entry.stored_since = now;
         }
         entry.begun += len;
         if let Some(pieces) = entry.pieces.filter(|_| entry.begun < entry.bytes) {
@@ -291,6 +297,8 @@ impl Server {
     fn collect_metadata(&mut self, now: Time, calendar: &mut Calendar) {
         while let Some(done) = self.metadata.poll_completed(now) {
             let part = self.in_metadata.remove(&done.id).expect("an operation completes once");
+            let entry = &mut self.parts[part as usize];
+            entry.stored = now.nanos_since(entry.stored_since);
             calendar.push(now, Event::Complete { server: self.number, part });
         }
         if self.metadata.outstanding() == 0
@@ -312,6 +320,9 @@ impl Server {
             let (part, len) = self.in_device.remove(&done.id).expect("an access completes once");
             let entry = &mut self.parts[part as usize];
             entry.served += len;
+            if entry.served == entry.begun {
+                entry.stored += done.at.nanos_since(entry.stored_since);
+            }
             let is_last = entry.served == entry.bytes;
             if entry.op == OpKind::Read && (is_last || self.flow.is_buffered(entry)) {
                 self.reply(done.at, part, len, nodes);

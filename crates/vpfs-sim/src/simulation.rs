@@ -1,5 +1,6 @@
 //! Runs a scenario and collects its results.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use slab::Slab;
@@ -11,7 +12,6 @@ use vpfs_model::{Latencies, Latency};
 use crate::bounds;
 use crate::calendar::{Calendar, Event};
 use crate::error::SimError;
-use crate::layout::Placement;
 use crate::measure::{AppMeasures, AtServer};
 use crate::peers::Peers;
 use crate::policy::{NodePlan, needs_peers};
@@ -59,14 +59,15 @@ impl Simulation {
     /// # Errors
     /// [`SimError::Violation`] if an invariant was broken.
     pub fn run(self) -> Result<Results, SimError> {
-        self.run_with(|_| {})
+        self.run_with(|_| ControlFlow::Continue(()))
     }
 
-    /// [`Simulation::run`], with regular calls of `progress`, for example for a progress line.
+    /// [`Simulation::run`], with regular calls of `progress`, for example for a progress line. When one of them says
+    /// so, the run ends at that time, as if it were the scenario's duration.
     ///
     /// # Errors
     /// [`SimError::Violation`] if an invariant was broken.
-    pub fn run_with(self, progress: impl FnMut(Progress)) -> Result<Results, SimError> {
+    pub fn run_with(self, progress: impl FnMut(Progress) -> ControlFlow<()>) -> Result<Results, SimError> {
         self.run_observed(progress, |_| {})
     }
 
@@ -77,7 +78,7 @@ impl Simulation {
     /// [`SimError::Violation`] if an invariant was broken.
     pub fn run_traced(
         mut self,
-        progress: impl FnMut(Progress),
+        progress: impl FnMut(Progress) -> ControlFlow<()>,
         transfer: impl FnMut(Transfer),
     ) -> Result<Results, SimError> {
         self.world.trace.transfers = Some(Vec::new());
@@ -86,13 +87,12 @@ impl Simulation {
 
     fn run_observed(
         mut self,
-        mut progress: impl FnMut(Progress),
+        mut progress: impl FnMut(Progress) -> ControlFlow<()>,
         transfer: impl FnMut(Transfer),
     ) -> Result<Results, SimError> {
-        let every_so_often = |now, events| {
-            if events % PROGRESS_EVERY == 0 {
-                progress(Progress { now, events });
-            }
+        let every_so_often = |now, events| match events % PROGRESS_EVERY {
+            0 => progress(Progress { now, events }),
+            _ => ControlFlow::Continue(()),
         };
         self.world.run(every_so_often, transfer)?;
         Ok(self.results())
@@ -127,12 +127,16 @@ fn app_results(world: &World, app: usize, weight: u32) -> AppResults {
     let processes = &world.processes[first..first + state.processes as usize];
     let mean = |times: &mut dyn Iterator<Item = Duration>| times.sum::<Duration>() / state.processes;
     let since_start = |at: Time| at.since(Time::ZERO);
+    let io_time = mean(&mut processes.iter().map(|process| process.times.io));
+    let part = |nanos: u128| io_time.mul_f64(nanos as f64 / measures.called.max(1) as f64);
     AppResults {
         name: world.names[app].clone(),
         weight,
         start: measures.began.map_or(Duration::ZERO, since_start),
         finish: measures.finished.map(since_start),
-        io_time: mean(&mut processes.iter().map(|process| process.times.io)),
+        io_time,
+        scheduler_time: part(measures.queued),
+        storage_time: part(measures.stored),
         think_time: mean(&mut processes.iter().map(|process| process.times.think)),
         read_bytes: measures.read_bytes,
         written_bytes: measures.written_bytes,
@@ -216,10 +220,10 @@ impl<'a> Builder<'a> {
         let policy = &policy.over(scenario.servers.iter().map(|group| group.count).sum());
         let servers = scenario.servers.iter().map(|group| group.count).sum();
         let plan = NodePlan::new(policy.clone(), scenario, servers);
-        let servers = self.servers(&policy.settings)?;
-        let peers = self.peers(policy, count(servers.len()))?;
+        let servers = self.servers(&policy.settings);
+        let peers = self.peers(policy, count(servers.len()));
         let told_apart = if scenario.by_server { servers.len() } else { 0 };
-        let data = self.with_role(|role| role != Role::Metadata);
+        let data = bounds::with_role(scenario, |role| role != Role::Metadata);
         for app in &scenario.apps {
             self.app(app, &data)?;
         }
@@ -241,7 +245,7 @@ impl<'a> Builder<'a> {
             samples: vec![ServerSamples::default(); servers.len()],
             proxies: (0..count(servers.len())).map(|server| Proxy::new(Time::ZERO, server, &plan)).collect(),
             servers,
-            metadata_servers: self.with_role(|role| role != Role::Data),
+            metadata_servers: bounds::with_role(scenario, |role| role != Role::Data),
             nodes: nodes.collect(),
             names: scenario.apps.iter().map(|app| app.name.clone()).collect(),
             measures: scenario.apps.iter().map(|_| AppMeasures::new(told_apart)).collect(),
@@ -261,61 +265,34 @@ impl<'a> Builder<'a> {
         })
     }
 
-    fn servers(&self, settings: &Settings) -> Result<Vec<Server>, SimError> {
-        let with_role = |role| self.with_role(|found| found == role || found == Role::Both);
-        if with_role(Role::Data).is_empty() || with_role(Role::Metadata).is_empty() {
-            return Err(SimError::Scenario("there must be a server for data and one for metadata".into()));
-        }
+    fn servers(&self, settings: &Settings) -> Vec<Server> {
         let groups = &self.scenario.servers;
         let each = groups.iter().flat_map(|group| (0..group.count).map(move |_| group));
         let server = |(number, group)| Server::new(number, group, settings, self.scenario.wait_limit);
-        Ok((0..).zip(each).map(server).collect())
+        (0..).zip(each).map(server).collect()
     }
 
     /// Coordination, if the policy or a total needs it, and the restarts of proxies.
-    fn peers(&mut self, policy: &PolicySpec, servers: u32) -> Result<Option<Peers>, SimError> {
+    fn peers(&mut self, policy: &PolicySpec, servers: u32) -> Option<Peers> {
         let network = &self.scenario.peers;
-        let partitioned = network.partitions.iter().flat_map(|partition| &partition.servers).copied();
-        let named = network.restarts.iter().map(|restart| restart.server).chain(partitioned);
-        if let Some(server) = named.into_iter().find(|&server| server >= servers) {
-            return Err(SimError::Scenario(format!("there is no server {server} to fail")));
-        }
         let end = self.scenario.duration.unwrap_or_default();
-        if network.random_restarts > 0 && end.is_zero() {
-            return Err(SimError::Scenario("random restarts need the duration of the scenario".into()));
-        }
         for restart in network.all_restarts(self.scenario.seed, servers, end) {
             self.calendar
                 .push(Time::ZERO + restart.at, Event::Restart { server: restart.server, forgets: restart.forgets });
         }
         if !needs_peers(policy, self.scenario) {
-            return Ok(None);
+            return None;
         }
         // A node that starts may have messages to send.
         (0..servers).for_each(|server| self.calendar.push(Time::ZERO, Event::Nudge { server }));
-        Ok(Some(Peers::new(network, servers as usize, self.scenario.apps.len(), mix(self.scenario.seed))))
-    }
-
-    /// The numbers of the servers with a role.
-    fn with_role(&self, fits: impl Fn(Role) -> bool) -> Vec<u32> {
-        let roles = self.scenario.servers.iter().flat_map(|group| (0..group.count).map(|_| group.role));
-        (0..).zip(roles).filter(|(_, role)| fits(*role)).map(|(number, _)| number).collect()
+        Some(Peers::new(network, servers as usize, self.scenario.apps.len(), mix(self.scenario.seed)))
     }
 
     fn app(&mut self, spec: &App, data: &[u32]) -> Result<(), SimError> {
-        let refuse = |problem: String| SimError::Scenario(format!("{}: {problem}", spec.name));
-        spec.workload.validate().map_err(|error| refuse(error.to_string()))?;
-        let placement = Placement::new(&spec.layout, data).map_err(|error| refuse(error.to_string()))?;
+        let (placement, phases) = bounds::fit(spec, data).map_err(|(_, problem)| SimError::Scenario(problem))?;
         let salt = mix(self.scenario.seed ^ mix(stable_hash(&spec.name)));
         let plan = spec.workload.plan(salt);
-        let phases = plan.phases();
-        let phases: Vec<_> =
-            phases.into_iter().filter(|phase| spec.phases.is_empty() || spec.phases.contains(phase)).collect();
-        if phases.is_empty() {
-            return Err(refuse("its workload has none of these phases".into()));
-        }
         let (number, processes) = (count(self.apps.len()), plan.processes());
-        bounds::check_processes(self.processes.len() as u64 + u64::from(processes))?;
         let first_process = self.processes(number, processes, spec);
         self.calendar.push(Time::ZERO + spec.start, Event::Start { app: number });
         self.apps.push(AppState {

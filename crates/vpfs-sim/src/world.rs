@@ -1,6 +1,6 @@
 //! The simulated cluster: handles one event after another.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::time::Duration;
 
 use slab::Slab;
@@ -14,7 +14,7 @@ use crate::calendar::{Calendar, Event};
 use crate::drain::Surroundings;
 use crate::error::{SimError, Violation};
 use crate::layout::Share;
-use crate::measure::AppMeasures;
+use crate::measure::{AppMeasures, Spent};
 use crate::messages::{self, Recipient};
 use crate::peers::Peers;
 use crate::policy::NodePlan;
@@ -33,6 +33,10 @@ pub(crate) struct Call {
     /// How many of its requests were sent, one after another, for metadata.
     stage: usize,
     parts_left: u32,
+    /// When the last of the replies so far will be here, and how long its request waited and was served.
+    last_reply: (Time, Spent),
+    /// The sum over the stages.
+    spent: Spent,
 }
 
 /// What one request accesses.
@@ -115,10 +119,11 @@ pub(crate) struct ServerSamples {
 }
 
 impl World {
-    /// Handles events until the run is over; reports each to `progress`, and what calls moved to `transfer`.
+    /// Handles events until the run is over or `progress`, which hears of each, ends it; reports what calls moved to
+    /// `transfer`.
     pub(crate) fn run(
         &mut self,
-        mut progress: impl FnMut(Time, u64),
+        mut progress: impl FnMut(Time, u64) -> ControlFlow<()>,
         mut transfer: impl FnMut(Transfer),
     ) -> Result<(), SimError> {
         while self.unfinished > 0 || self.settings.end.is_some() {
@@ -134,7 +139,9 @@ impl World {
             self.events += 1;
             self.handle(event)?;
             self.trace.transfers.iter_mut().flat_map(|transfers| transfers.drain(..)).for_each(&mut transfer);
-            progress(at, self.events);
+            if progress(at, self.events).is_break() {
+                break;
+            }
         }
         if self.sampled < self.now {
             self.close_interval();
@@ -295,7 +302,16 @@ impl World {
             PlanCall::Read(_) | PlanCall::ReadStrided(_) => OpKind::Read,
             _ => OpKind::Metadata,
         };
-        let entry = Call { process, issued: self.now, op, plan: call, stage: 0, parts_left: 0 };
+        let entry = Call {
+            process,
+            issued: self.now,
+            op,
+            plan: call,
+            stage: 0,
+            parts_left: 0,
+            last_reply: Default::default(),
+            spent: Default::default(),
+        };
         let key = u32::try_from(self.calls.insert(entry)).expect("calls are bounded by the processes");
         if op == OpKind::Metadata {
             self.next_metadata(key);
@@ -378,6 +394,8 @@ impl World {
             began: self.now,
             begun: 0,
             served: 0,
+            stored: 0,
+            stored_since: self.now,
         };
         self.measures[process.app as usize].send(server);
         let target = &mut self.servers[server as usize];
@@ -431,26 +449,34 @@ impl World {
         measures.service.record(self.now.since(part.dispatched));
         measures.complete(self.now, server, part.op, part.bytes);
         self.trace.part(self.now, part.call, server, part.bytes);
+        let call = &mut self.calls[part.call as usize];
+        let spent = Spent { queued: part.dispatched.nanos_since(part.arrived), stored: part.stored };
+        if self.now + latency >= call.last_reply.0 {
+            call.last_reply = (self.now + latency, spent);
+        }
         self.calendar.push(self.now + latency, Event::Reply { call: part.call });
         self.drain(server)
     }
 
     /// A reply has arrived at the client.
     fn reply(&mut self, call: u32) -> Result<(), SimError> {
-        self.calls[call as usize].parts_left -= 1;
-        if self.calls[call as usize].parts_left > 0 || self.next_metadata(call) {
+        let entry = &mut self.calls[call as usize];
+        entry.parts_left -= 1;
+        if entry.parts_left > 0 {
             return Ok(());
         }
-        let Call { process, issued, op, plan, .. } = self.calls.remove(call as usize);
+        entry.spent.add(entry.last_reply.1);
+        if self.next_metadata(call) {
+            return Ok(());
+        }
+        let Call { process, issued, op, plan, spent, .. } = self.calls.remove(call as usize);
         let entry = &mut self.processes[process as usize];
         entry.call_done(self.now);
         self.trace.call(self.now, call, (entry.app, entry.number), op, issued);
         if !entry.is_preparing(&self.apps[entry.app as usize]) {
             self.trace.transfer(self.now, plan, (entry.app, entry.number), issued);
         }
-        let measures = &mut self.measures[entry.app as usize];
-        measures.calls += 1;
-        measures.latencies(op).record(self.now.since(issued));
+        self.measures[entry.app as usize].call(op, self.now.since(issued), spent);
         self.advance(process)
     }
 

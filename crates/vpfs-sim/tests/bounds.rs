@@ -1,7 +1,7 @@
 //! A number that is too large in a scenario is an error; it does not cause an endless run or exhaust memory.
 #![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
 
-use vpfs_sim::{Results, Scenario, SimError, Simulation};
+use vpfs_sim::{Results, Scenario, Simulation};
 
 /// A small run, with additions before its tables, to its servers, and to its application.
 fn scenario(root: &str, servers: &str, app: &str) -> String {
@@ -12,13 +12,14 @@ fn scenario(root: &str, servers: &str, app: &str) -> String {
     )
 }
 
-fn run(text: &str) -> Result<Results, SimError> {
-    let scenario = Scenario::parse("my.toml", text).unwrap_or_else(|problems| panic!("{problems}"));
-    Simulation::new(&scenario, &scenario.policies[0])?.run()
+fn run(text: &str) -> Result<Results, String> {
+    let scenario = Scenario::parse("my.toml", text).map_err(|problems| problems.to_string())?;
+    let run = Simulation::new(&scenario, &scenario.policies[0]).and_then(Simulation::run);
+    run.map_err(|error| error.to_string())
 }
 
 fn refusal(root: &str, servers: &str, app: &str) -> String {
-    run(&scenario(root, servers, app)).expect_err("it is too large").to_string()
+    run(&scenario(root, servers, app)).expect_err("it is too large")
 }
 
 const SMALL: &str = "ior = { processes = 2, block = \"1MiB\" }";

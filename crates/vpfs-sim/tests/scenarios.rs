@@ -5,8 +5,9 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use vpfs_harl::LogReader;
 use vpfs_model::device::{DeviceProfile, HddProfile, VolumeProfile};
-use vpfs_sim::{Layout, Region, Scenario, Simulation};
+use vpfs_sim::{Files, Layout, Region, Scenario, Simulation};
 
 fn problems(text: &str) -> String {
     Scenario::parse("my.toml", text).unwrap_err().to_string()
@@ -98,7 +99,7 @@ fn problems_name_the_line_the_key_and_the_remedy() {
     assert_eq!(
         problems(REST),
         "my.toml:7: app.name: needs one workload: [app.ior], [app.btio], [app.md], [app.wrf], [app.pio], [app.tile], \
-         [app.noncontig], [app.paced], [app.interactive]"
+         [app.noncontig], [app.paced], [app.interactive], [app.replay]"
     );
     let text = REST.replace("[[servers]]", "[[servers]]\ndevice = \"floppy\"");
     assert!(problems(&format!("{text}ior = {{}}")).starts_with("my.toml:3: servers.device: there is no device model"));
@@ -110,6 +111,18 @@ fn problems_name_the_line_the_key_and_the_remedy() {
     assert!(text.contains("my.toml:12: app.name: another application is called \"a\""), "{text}");
     let text = problems(&format!("{}ior = {{}}", REST.replace("\"fifo\"\n", "\" \"\n")));
     assert_eq!(text, "my.toml:4: policy.name: is empty; tables and charts need one");
+    let of = |keys: &str| problems(&format!("{REST}ior = {{}}\n{keys}"));
+    assert_eq!(of("servers = \"0-1\""), "my.toml:9: app.servers: there is no server 1 that holds data");
+    assert_eq!(
+        of("[[app]]\nname = \"b\"\ncopies = 2\nphases = [\"stat\"]\nior = {}"),
+        "my.toml:12: app.phases: its workload has none of these phases; it has create, open, write, unlink"
+    );
+    assert_eq!(
+        of("[[peers.restart]]\nat = \"1s\"\nserver = 1"),
+        "my.toml:9: peers: there is no server 1 to fail; numbers are below 1"
+    );
+    let text = problems(&format!("{REST}ior = {{}}").replace("[[servers]]", "[[servers]]\nrole = \"data\""));
+    assert!(text.ends_with("servers: there must be a server for data and one for metadata"), "{text}");
     let text = problems("seed = 1");
     assert!(text.contains("policy: is missing") && text.contains("app: is missing"), "{text}");
 }
@@ -211,9 +224,41 @@ fn regions_have_stripes_for_each_class_of_server() {
         problem("max = \"1ms\"", "max = \"1us\"").contains("uniform.read_startup_min: read_startup_min = 1ms exceeds")
     );
     assert!(problem("ior =", "strip = \"4KiB\"\nior =").contains("my.toml:14: app.strip: has no effect together with"));
-    let metadata = Scenario::parse("my.toml", &text.replacen("count = 2", "role = \"metadata\"", 1)).unwrap();
-    let error = Simulation::new(&metadata, &metadata.policies[0]).err().unwrap().to_string();
-    assert_eq!(error, "a: there is no server 0 that holds data");
+    assert_eq!(
+        problem("count = 2", "role = \"metadata\""),
+        "my.toml:15: app.region: there is no server 0 that holds data"
+    );
+}
+
+/// Two ranks that took turns of a second on a file of the log take as long on an idle server; beside another load they
+/// make the same calls, later.
+#[test]
+fn a_log_is_replayed_as_an_application() {
+    let log = "rank,op,offset,size,time,end,file\n0,w,0,1048576,3.0,3.1,a\n1,r,0,65536,3.5,3.6,b\n0,w,1048576,1048576,4.1,4.2,a\n";
+    let read = |_: &str| {
+        let mut reader = LogReader::default();
+        log.lines().try_for_each(|line| reader.line(line.as_bytes())).map_err(|error| error.to_string())?;
+        reader.finish().map_err(|error| error.to_string())
+    };
+    let files = Files { text: &|_| Err(std::io::Error::other("none")), log: &read };
+    let run = |text: &str| {
+        let scenario = Scenario::parse_with("my.toml", text, &files).unwrap();
+        Simulation::new(&scenario, &scenario.policies[0]).unwrap().run().unwrap()
+    };
+    let text = format!("{REST}replay = {{ log = \"run.csv\" }}");
+    let alone = run(&text).apps.swap_remove(0);
+    assert_eq!((alone.written_bytes, alone.read_bytes, alone.calls), (2 << 20, 64 << 10, 3));
+    let seconds = alone.run_time().unwrap().as_secs_f64();
+    assert!((1.0..1.2).contains(&seconds), "a second between the first one's calls: {seconds}");
+    let other = "\n[[app]]\nname = \"b\"\nbackground = \"on\"\nphases = [\"write\"]\nior = { processes = 64 }";
+    let beside = run(&format!("{text}{other}")).apps.swap_remove(0);
+    assert_eq!((beside.written_bytes, beside.calls), (alone.written_bytes, 3));
+    assert!(beside.run_time() > alone.run_time());
+
+    let problem =
+        |text: &str| Scenario::parse("my.toml", &format!("{REST}replay = {{ {text} }}")).unwrap_err().to_string();
+    assert!(problem("").starts_with("my.toml:8: app.replay.log: is missing"), "{}", problem(""));
+    assert!(problem("log = \"a\"").starts_with("my.toml:8: app.replay.log: a scenario without a directory"));
 }
 
 /// The manual cannot fall behind the code. `UPDATE=1 cargo test -p vpfs-sim` rewrites it.
@@ -235,7 +280,8 @@ fn the_scenario_of_the_guide_is_valid() {
     let (_, scenario) = guide.split_once("```toml my-cluster.toml\n").unwrap();
     let (scenario, _) = scenario.split_once("```").unwrap();
     let profile = "[scheduler]\ndepth = 12\nslot_cost = [{ up_to = \"2MiB\", slots = 4 }]\n";
-    let scenario = Scenario::parse_with("guide", scenario, &|_| Ok(profile.into())).unwrap();
+    let files = Files { text: &|_| Ok(profile.into()), log: &|_| Err("there is none".into()) };
+    let scenario = Scenario::parse_with("guide", scenario, &files).unwrap();
     for policy in &scenario.policies {
         assert!(Simulation::new(&scenario, policy).is_ok());
     }

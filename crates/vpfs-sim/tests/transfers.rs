@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ fn transfers(apps: Vec<App>) -> Vec<Transfer> {
     let servers = vec![ServerGroup::new(3, DeviceProfile::hdd())];
     let simulation = Simulation::new(&Scenario { servers, apps, ..Scenario::default() }, &PolicySpec::fifo()).unwrap();
     let mut all: Vec<Transfer> = Vec::new();
-    simulation.run_traced(|_| {}, |transfer| all.push(transfer)).unwrap();
+    simulation.run_traced(|_| ControlFlow::Continue(()), |transfer| all.push(transfer)).unwrap();
     assert!(all.windows(2).all(|pair| pair[0].finished <= pair[1].finished), "not in the order of their ends");
     assert!(all.iter().all(|transfer| transfer.issued < transfer.finished));
     all

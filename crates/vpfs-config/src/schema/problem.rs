@@ -135,6 +135,10 @@ impl Context {
         self.problems.borrow_mut().push(problem(line, &key.into(), &message.into()));
     }
 
+    pub(crate) fn has_problems(&self) -> bool {
+        !self.problems.borrow().is_empty()
+    }
+
     pub(crate) fn warn(&self, line: usize, key: impl Into<String>, message: impl Into<String>) {
         self.warnings.borrow_mut().push(problem(line, &key.into(), &message.into()));
     }

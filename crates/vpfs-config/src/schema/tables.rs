@@ -48,6 +48,11 @@ impl<'a> Table<'a> {
         self.0.refuse(key, message);
     }
 
+    /// Whether any problem of the file was found so far.
+    pub fn has_problems(&self) -> bool {
+        self.0.cx.has_problems()
+    }
+
     /// A table inside this one; an empty one if it is absent.
     pub fn table(&self, key: &str, section: &'static Section) -> Self {
         Self(Reader::open(self.0.cx, section, self.0.path(key), self.0.value(key)))

@@ -75,7 +75,7 @@ impl Job {
             let (read, write) = (access(&read)?, access(&write)?);
             Ok(ServerClass { name: name.into(), servers, read, write, free: None })
         };
-        let classes = self.servers.iter().zip(models).map(class).collect::<Result<_, _>>()?;
+        let classes = self.servers.iter().zip(models).map(class).collect::<Result<_, SimError>>()?;
         Cluster::new(classes, scenario.servers[0].link.bytes_per_second).map_err(|error| refuse(&error))
     }
 

@@ -1,7 +1,7 @@
 //! The layouts that [HARL §IV] compares: equal stripes, random ones, and those of HARL.
 
 use vpfs_core::hash::mix;
-use vpfs_harl::{Model, Question, STEP, advise};
+use vpfs_harl::{Demand, Model, Question, Run, STEP, advise, compare};
 use vpfs_report::Measured;
 use vpfs_sim::{SimError, parallel};
 
@@ -14,6 +14,9 @@ const FIXED: [u64; 8] = [16 << 10, 32 << 10, DEFAULT, 128 << 10, 256 << 10, 512 
 const RANDOM: usize = 100;
 /// Enough for every pair of stripes up to 1 MiB.
 const BUDGET: u64 = 50_000_000;
+/// The same for Algorithm 2, which prices a sample of the requests with all pairs and the best of these with all
+/// requests.
+const LETTER_BUDGET: u64 = 1_000_000;
 
 /// A layout, and the throughput with it in MB/s, for each seed; only for the first one if no row needs more.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,8 +67,7 @@ impl Layout {
 impl Comparison {
     /// Random stripes are tried only if the paper says something of them.
     pub(super) fn of(job: &Job, with_random: bool) -> Result<Self, SimError> {
-        let advised =
-            [advise_by(job, Model::Paper, 0)?, advise_by(job, Model::Concurrent, Model::Concurrent.gain_percent())?];
+        let advised = [as_in_the_paper(job)?, advised(job)?];
         let whole = |stripes| vec![(0, stripes)];
         let fixed = FIXED.map(|stripe| whole([stripe; 2]));
         let lots = (0..).step_by(2).take(if with_random { RANDOM } else { 0 });
@@ -114,9 +116,33 @@ fn measured(job: &Job, layouts: Vec<Vec<(u64, Stripes)>>, seeds: &[u64]) -> Resu
     Ok(layouts.into_iter().zip(rates).map(|(regions, rates)| Layout { regions, rates }).collect())
 }
 
-/// The regions and stripes that a model advises, and the gain over the default that it predicts.
-fn advise_by(job: &Job, model: Model, gain_percent: u32) -> Result<(Vec<(u64, Stripes)>, f64), SimError> {
-    let question = Question { now: DEFAULT, gain_percent, ..Question::new(model, BUDGET) };
+/// Stripes by region, and the gain over the default that is predicted for them.
+type Predicted = (Vec<(u64, Stripes)>, f64);
+
+/// By Algorithm 2 to the letter: flash has the larger stripe, none of the two is larger than the mean request, and the
+/// cost is that of each request alone.
+fn as_in_the_paper(job: &Job) -> Result<Predicted, SimError> {
+    let (cluster, trace) = (job.cluster()?, job.trace()?);
+    let (mut regions, mut now, mut then) = (Vec::new(), 0, 0);
+    for region in vpfs_harl::divide(&trace, vpfs_harl::CHUNK) {
+        let requests = &trace.requests()[region.requests.clone()];
+        let demand = Demand::new(vec![Run::new(requests, region.bytes.start, 1, 1000)]);
+        let steps = region.mean_size / STEP;
+        let pairs = (0..=steps).flat_map(|disk| (disk + 1..=steps).map(move |flash| vec![disk * STEP, flash * STEP]));
+        let fastest = |list: &[Vec<u64>]| compare(&cluster, &demand, list, LETTER_BUDGET).into_iter().next();
+        let none = || SimError::Scenario("harl.toml: no request is as large as a step of the search".into());
+        let best = fastest(&pairs.collect::<Vec<_>>()).ok_or_else(none)?;
+        now += fastest(&[vec![DEFAULT; 2]]).ok_or_else(none)?.time;
+        then += best.time;
+        regions.push((region.bytes.start, [best.stripes[0], best.stripes[1]]));
+    }
+    regions.dedup_by_key(|(_, stripes)| *stripes);
+    Ok((regions, now as f64 / then as f64))
+}
+
+/// By `vpfs layout advise`.
+fn advised(job: &Job) -> Result<Predicted, SimError> {
+    let question = Question { now: DEFAULT, ..Question::new(Model::Concurrent, BUDGET) };
     let advice = advise(&job.cluster()?, &[(job.trace()?, 1)], &question);
     let advice = advice.map_err(|error| SimError::Scenario(error.to_string()))?;
     let (now, then) = advice.times();

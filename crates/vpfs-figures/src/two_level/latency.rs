@@ -17,7 +17,8 @@ pub(super) fn run() -> Result<Section, SimError> {
         "App1 stays within its rate and is promised 100 ms; App2's demand grows to more than twice its rate, and it \
          is promised 300 ms. With FIFO both wait in one queue, which overload fills, and the class with the short \
          deadline suffers. With the two-level scheduler the class that keeps its rate meets its deadline, and \
-         requests beyond a class's rate wait.",
+         requests beyond a class's rate wait. The slides limit how many requests are outstanding; by default vpfs limits \
+         the storage's time that the others take instead (paced).",
     );
     let section = runs.all().into_iter().fold(section, |section, results| {
         section.figure(chart(results), format!("{}: 95th percentile of the calls in each two seconds.", results.policy))

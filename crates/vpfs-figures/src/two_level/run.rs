@@ -39,13 +39,15 @@ pub(super) fn asked(workload: &Workload, seconds: f64) -> f64 {
 pub(super) struct Runs {
     pub(super) fifo: Results,
     pub(super) two_level: Results,
+    /// Deadlines as vpfs keeps them by default.
+    paced: Results,
 }
 
 impl Runs {
     pub(super) fn of(scenario: &Scenario) -> Result<Self, SimError> {
         let mut runs = parallel::map(&scenario.policies, |policy| Simulation::new(scenario, policy)?.run()).into_iter();
         let mut next = || runs.next().expect("one for each policy");
-        Ok(Self { fifo: next()?, two_level: next()? })
+        Ok(Self { fifo: next()?, two_level: next()?, paced: next()? })
     }
 
     pub(super) fn all_seeds() -> Result<Vec<Self>, SimError> {
@@ -53,8 +55,8 @@ impl Runs {
         SEEDS.into_iter().map(|seed| Self::of(&scenario::seeded(&base, seed))).collect()
     }
 
-    pub(super) fn all(&self) -> [&Results; 2] {
-        [&self.fifo, &self.two_level]
+    pub(super) fn all(&self) -> [&Results; 3] {
+        [&self.fifo, &self.two_level, &self.paced]
     }
 }
 

@@ -23,6 +23,8 @@ pub(crate) struct Outcome {
     pub(crate) small: f64,
     /// MB/s of the large application during that time.
     pub(crate) large: f64,
+    /// Requests of the small application for metadata, for each one for data.
+    pub(crate) metadata: f64,
 }
 
 impl Outcome {
@@ -88,7 +90,13 @@ fn outcome(results: &Results, exchange: f64) -> Outcome {
         think: small.think_time.as_secs_f64() - exchange,
         small: small.bytes() as f64 / 1e6 / run.as_secs_f64(),
         large: results.apps.get(1).map_or(0.0, |_| rate_between(results, 1, from, to)),
+        metadata: small.metadata_requests as f64 / (small.service.count - small.metadata_requests).max(1) as f64,
     }
+}
+
+/// The small application alone and beside the large one without management, seed by seed.
+pub(crate) fn baseline(base: &Scenario, seeds: &[u64]) -> Result<Vec<Vec<Outcome>>, SimError> {
+    outcomes(&[small_alone(base), Trial { scenario: base.clone(), policy: NATIVE }], seeds)
 }
 
 /// MB/s of the large application, the second one, without management and without the small one.
@@ -128,6 +136,20 @@ impl Experiment {
         let (ways, trials): (Vec<_>, Vec<_>) = ways.into_iter().unzip();
         let trials: Vec<_> = [small_alone(base)].into_iter().chain(trials).collect();
         Ok(Self { name, ways, seeds: outcomes(&trials, seeds)? })
+    }
+
+    /// The same where the [`baseline`] is known; `ways` are those after the first one, which is without management.
+    pub(crate) fn beyond(
+        name: &'static str,
+        baseline: &[Vec<Outcome>],
+        ways: Vec<(&str, Trial)>,
+        seeds: &[u64],
+    ) -> Result<Self, SimError> {
+        let (names, trials): (Vec<_>, Vec<_>) = ways.into_iter().unzip();
+        let ways = [NATIVE].into_iter().chain(names).map(str::to_owned).collect();
+        let others = outcomes(&trials, seeds)?;
+        let seeds = baseline.iter().zip(others).map(|(known, others)| [known.clone(), others].concat()).collect();
+        Ok(Self { name, ways, seeds })
     }
 
     /// A value of each seed's run alone and of its runs in each way.

@@ -8,6 +8,7 @@
 //!
 //! The bars without management and of SFQ(D) are those of [vPFS Fig. 7], and count there.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use vpfs_core::{Bytes, Cap};
@@ -38,8 +39,9 @@ const THROUGHPUTS: [[f64; 4]; 2] = [[7.5, 16.8, 93.2, 3.35 * 16.8], [31.6, 72.1,
 
 pub(super) fn run() -> Result<Section, SimError> {
     let base = scenario::parse("vpfs-plus-5.toml", BASE)?;
-    let classes = [class_of("class A", &base, &SEEDS)?, class_of("class C", &class_c(&base), &SEEDS[..1])?];
-    let ior_alone = contention::large_alone(&base)?;
+    let Baselines { classes: [class_a, class_c], ior_alone } = baselines()?;
+    let classes =
+        [class_of("class A", &base, class_a, &SEEDS)?, class_of("class C", &of_class_c(&base), class_c, &SEEDS[..1])?];
     let bars = |title, paper: [&[f64]; 2], ours: Value| {
         contention::bars(title, Axis::linear("of that alone", "%"), &classes, &paper, ours)
     };
@@ -60,14 +62,38 @@ pub(super) fn run() -> Result<Section, SimError> {
             "Fig. 5: throughput in I/O phases relative to alone.",
         )
         .table(contention::table(&classes));
-    let rows = rows(&classes[0], ior_alone).into_iter().chain(more(&classes, ior_alone));
+    let rows = rows(&classes[0], *ior_alone).into_iter().chain(more(&classes, *ior_alone));
     Ok(rows.fold(scenario::assumptions(section, BASE), Section::check))
 }
 
-fn class_of(name: &'static str, base: &Scenario, seeds: &[u64]) -> Result<Experiment, SimError> {
+/// What [vPFS Fig. 7] needs as well.
+pub(crate) struct Baselines {
+    /// Class A and class C, seed by seed: alone, and beside IOR without management.
+    pub(crate) classes: [Vec<Vec<Outcome>>; 2],
+    /// MB/s of IOR alone.
+    pub(crate) ior_alone: f64,
+}
+
+/// Runs them once for both figures.
+pub(crate) fn baselines() -> Result<&'static Baselines, SimError> {
+    static RUN: OnceLock<Result<Baselines, SimError>> = OnceLock::new();
+    let run = || {
+        let base = scenario::parse("vpfs-plus-5.toml", BASE)?;
+        let classes = [contention::baseline(&base, &SEEDS)?, contention::baseline(&of_class_c(&base), &SEEDS)?];
+        Ok(Baselines { classes, ior_alone: contention::large_alone(&base)? })
+    };
+    RUN.get_or_init(run).as_ref().map_err(Clone::clone)
+}
+
+fn class_of(
+    name: &'static str,
+    base: &Scenario,
+    baseline: &[Vec<Outcome>],
+    seeds: &[u64],
+) -> Result<Experiment, SimError> {
     let shared = |policy| Trial { scenario: base.clone(), policy };
-    let trials = [shared("native"), shared("SFQ(D)"), capped(base), shared("SFQ(D)+")];
-    Experiment::new(name, base, WAYS.map(str::to_owned).into_iter().zip(trials).collect(), seeds)
+    let trials = [shared("SFQ(D)"), capped(base), shared("SFQ(D)+")];
+    Experiment::beyond(name, baseline, WAYS[SFQ..].iter().copied().zip(trials).collect(), seeds)
 }
 
 fn capped(base: &Scenario) -> Trial {
@@ -78,7 +104,7 @@ fn capped(base: &Scenario) -> Trial {
 }
 
 /// The same scenario with class C, whose processes take time to exchange data in each burst.
-pub(crate) fn class_c(base: &Scenario) -> Scenario {
+pub(crate) fn of_class_c(base: &Scenario) -> Scenario {
     let mut scenario = base.clone();
     if let Workload::Btio(btio) = &base.apps[0].workload {
         let class = Btio::class(BtioClass::C);
@@ -157,7 +183,9 @@ mod tests {
     fn class_a(change: impl Fn(&Scenario) -> Scenario) -> Vec<Check> {
         let base = scenario::parse("vpfs-plus-5.toml", BASE).unwrap();
         let ior_alone = contention::large_alone(&base).unwrap();
-        rows(&class_of("class A", &change(&base), &SEEDS[..1]).unwrap(), ior_alone)
+        let changed = change(&base);
+        let baseline = contention::baseline(&changed, &SEEDS[..1]).unwrap();
+        rows(&class_of("class A", &changed, &baseline, &SEEDS[..1]).unwrap(), ior_alone)
     }
 
     /// With one slot for each request SFQ(D)+ is SFQ(D).

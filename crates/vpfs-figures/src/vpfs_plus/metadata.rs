@@ -19,6 +19,9 @@ const WINDOW: usize = 10;
 /// when it ends; the same for its second one, in seconds.
 const WRITING: [(f64, f64); 2] = [(160.0, 260.0), (300.0, 360.0)];
 
+/// Until when the first application removes its files, in seconds.
+const LAST_OVERLAP: f64 = 550.0;
+
 /// The same placement of directories on servers, which the seed selects, with one queue for data and metadata, and with
 /// a queue for each, of which the paper says nothing, so that the first placement will do.
 struct Placement {
@@ -126,6 +129,19 @@ fn ratio(windows: &[Window]) -> f64 {
     sum(0) as f64 / sum(1) as f64
 }
 
+/// The same from the end of the second one's writing to that of the first one.
+fn late_ratio(results: &Results) -> f64 {
+    let [begin, end] = [writing(results, 1)[1], ended(results)];
+    let windows = windows(results).into_iter().filter(|one| one.at > begin && one.at < end);
+    let [first, second] = windows.fold([0, 0], |[first, second], one| [first + one.total[0], second + one.total[1]]);
+    first as f64 / second as f64
+}
+
+/// When the first one ends, in seconds.
+fn ended(results: &Results) -> f64 {
+    results.apps[0].finish.map_or(f64::NAN, |finish| finish.as_secs_f64())
+}
+
 /// Mean of Jain's index while only one of them does metadata.
 fn lopsided(windows: &[Window]) -> f64 {
     mean(windows.iter().filter(|window| window.is_lopsided()).map(|window| window.jain))
@@ -193,10 +209,12 @@ const TWO: Queues = |run| run.two.as_ref();
 
 /// What the paper states.
 fn rows(placements: &[Placement]) -> Vec<Check> {
-    let [duration, second, short] = [
+    let [duration, second, short, late, end] = [
         |of: &Results| writing(of, 0)[1] - writing(of, 0)[0],
         |of: &Results| writing(of, 1)[0],
         |of: &Results| writing(of, 1)[1] - writing(of, 1)[0],
+        late_ratio,
+        ended,
     ]
     .map(|of: fn(&Results) -> f64| Measured::of(placements.iter().map(|placement| of(&placement.one))));
     let of = |what| Check::of("Fig. 9", what);
@@ -207,6 +225,8 @@ fn rows(placements: &[Placement]) -> Vec<Check> {
             "at all servers. Each server has 16 requests of 128 processes, of which 14 have a slot, so that little is left \
              to choose from. With a queue and a depth of its own metadata comes nearer",
         ),
+        of("ratio of operations while the first one removes, and the second one lists and reads").within(2.0, late, 25.0),
+        of("when the first application ends").within(LAST_OVERLAP, end, 25.0).unit("s"),
         of("when the second application begins to write").within(WRITING[1].0, second, 25.0).unit("s"),
         of("how long the first application writes").within(first_writes, duration, 25.0).unit("s"),
         of("how long the second application writes").within(second_writes, short, 25.0).unit("s"),

@@ -8,15 +8,15 @@ use vpfs_core::{Bytes, Cap, Weight};
 use vpfs_model::plan::Phase;
 
 use super::layout::{self, Class};
-use super::{is_on, keys, workload};
+use super::{Files, is_on, keys, workload};
 use crate::bounds::APPS;
 use crate::scenario::App;
 
 /// Reads all applications and checks their names.
-pub(super) fn read(root: &Table<'_>, classes: &[Class]) -> Vec<App> {
+pub(super) fn read(root: &Table<'_>, classes: &[Class], files: &Files<'_>) -> Vec<App> {
     let (mut apps, mut names) = (Vec::new(), BTreeSet::new());
     for table in root.tables("app", &keys::APP) {
-        let copies = read_copies(&table, classes);
+        let copies = read_copies(&table, classes, files);
         if (apps.len() + copies.len()) as u64 > APPS {
             table.refuse("copies", format!("makes more than {APPS} applications"));
             break;
@@ -34,20 +34,29 @@ pub(super) fn read(root: &Table<'_>, classes: &[Class]) -> Vec<App> {
     apps
 }
 
-fn read_copies(table: &Table<'_>, classes: &[Class]) -> Vec<App> {
+/// The table of the application of this number, of the file that was read.
+pub(super) fn of_number<'a>(root: &Table<'a>, number: usize) -> Option<Table<'a>> {
+    let mut past = 0;
+    root.tables("app", &keys::APP).into_iter().find(|table| {
+        past += table.count("copies").unwrap_or(1) as usize;
+        number < past
+    })
+}
+
+fn read_copies(table: &Table<'_>, classes: &[Class], files: &Files<'_>) -> Vec<App> {
     let (copies, stagger) = (table.count("copies").unwrap_or(1), table.duration("stagger").unwrap_or_default());
-    let Some(app) = read_app(table, classes) else { return Vec::new() };
+    let Some(app) = read_app(table, classes, files) else { return Vec::new() };
     let name = |copy: u32| if copies == 1 { app.name.clone() } else { format!("{}-{}", app.name, copy + 1) };
     let copy = |copy: u32| App { name: name(copy), start: app.start + stagger.saturating_mul(copy), ..app.clone() };
     (0..copies).map(copy).collect()
 }
 
 /// `None` after a problem that prevents reading further.
-fn read_app(table: &Table<'_>, classes: &[Class]) -> Option<App> {
+fn read_app(table: &Table<'_>, classes: &[Class], files: &Files<'_>) -> Option<App> {
     let name = super::read_name(table);
     let nodes = table.count("nodes").unwrap_or(1);
     let (phases, layout) = (read_phases(table), layout::read(table, classes));
-    let workload = workload::read(table, nodes)?;
+    let workload = workload::read(table, nodes, files)?;
     Some(App {
         weight: table.count("weight").and_then(Weight::new).unwrap_or(Weight::ONE),
         share: table.share_path("share"),

@@ -48,6 +48,7 @@ pub(super) const SECTIONS: &[&Section] = &[
     &NONCONTIG,
     &PACED,
     &INTERACTIVE,
+    &REPLAY,
 ];
 
 pub(super) const ROOT: Section = Section {
@@ -255,6 +256,7 @@ pub(super) const APP: Section = Section {
         key("noncontig", Kind::Table("[app.noncontig]"), "Its workload.").absent_means("another workload is given"),
         key("paced", Kind::Table("[app.paced]"), "Its workload.").absent_means("another workload is given"),
         key("interactive", Kind::Table("[app.interactive]"), "Its workload.").absent_means("another workload is given"),
+        key("replay", Kind::Table("[app.replay]"), "Its workload.").absent_means("another workload is given"),
     ],
 };
 
@@ -429,6 +431,19 @@ pub(super) const INTERACTIVE: Section = Section {
         key("time", TIME, "How long it runs.").absent_means("until the run ends").range("1ms", "365d"),
         key("read", SWITCH, "Whether to read instead of writing.").default("off"),
     ],
+};
+
+pub(super) const REPLAY: Section = Section {
+    name: "app.replay",
+    header: "[app.replay]",
+    doc: "The reads and writes of a run that was recorded, each rank a process. It computes between its calls as long as \
+          it did then; if the log does not say when calls ended, it makes them at the log's times.",
+    keys: &[key(
+        "log",
+        Kind::Text("the name of a file"),
+        "A log that `vpfs layout advise` reads: a trace of `vpfs mount`, an iolog of fio, Darshan's extended trace or \
+         its text, or a table; relative to the scenario.",
+    )],
 };
 
 /// A size of a device; if absent, that of the named model.

@@ -13,8 +13,8 @@ A scenario describes servers, the network, policies to compare, and applications
 step by step. Units are those of [vpfs.toml](config.md), and a policy's `scheduler` has the keys of its `[scheduler]`. An
 unknown key is an error.
 
-An application has exactly one workload: `ior`, `btio`, `md`, `wrf`, `pio`, `tile`, `noncontig`, `paced` or
-`interactive`, with its parameters in a table.
+An application has exactly one workload: `ior`, `btio`, `md`, `wrf`, `pio`, `tile`, `noncontig`, `paced`,
+`interactive` or `replay`, with its parameters in a table.
 "#;
 
 /// The text of `docs/scenarios.md`.

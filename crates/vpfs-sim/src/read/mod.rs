@@ -5,17 +5,20 @@ mod device;
 mod keys;
 mod layout;
 mod manual;
+mod replay;
 mod servers;
 mod workload;
 
 pub use manual::scenario_manual;
 
-use std::io;
 use std::path::Path;
 use std::time::Duration;
+use std::{fmt, io};
 
 use vpfs_config::{Problems, Table, read_file};
+use vpfs_harl::Log;
 
+use crate::bounds::{self, Misfit};
 use crate::link::LinkProfile;
 use crate::scenario::{PolicySpec, RequestTime, Scenario};
 
@@ -25,27 +28,40 @@ impl Scenario {
     /// # Errors
     /// All problems that were found, each with its line.
     pub fn parse(file: &str, text: &str) -> Result<Self, Problems> {
-        Self::parse_with(file, text, &|_| Err(io::Error::other("a scenario without a directory cannot name files")))
+        const NONE: &str = "a scenario without a directory cannot name files";
+        let files = Files { text: &|_| Err(io::Error::other(NONE)), log: &|_| Err(NONE.into()) };
+        Self::parse_with(file, text, &files)
     }
 
-    /// [`Scenario::parse`] for a file whose policies may name profiles of `vpfs profile`; `files` returns their text by
-    /// name.
+    /// [`Scenario::parse`] for a file that may name `files`.
     ///
     /// # Errors
     /// All problems that were found, each with its line.
-    pub fn parse_with(file: &str, text: &str, files: Files<'_>) -> Result<Self, Problems> {
+    pub fn parse_with(file: &str, text: &str, files: &Files<'_>) -> Result<Self, Problems> {
         read_file(file, text, &keys::ROOT, |root| read(root, file, files))
     }
 }
 
-type Files<'a> = &'a dyn Fn(&str) -> io::Result<String>;
+/// The files that a scenario names, by their names in it.
+pub struct Files<'a> {
+    /// The text of a profile of `vpfs profile`, which policies may name.
+    pub text: &'a dyn Fn(&str) -> io::Result<String>,
+    /// A log of requests, which applications may replay; or why it cannot be read.
+    pub log: &'a dyn Fn(&str) -> Result<Log, String>,
+}
 
-fn read(root: &Table<'_>, file: &str, files: Files<'_>) -> Scenario {
+impl fmt::Debug for Files<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Files").finish_non_exhaustive()
+    }
+}
+
+fn read(root: &Table<'_>, file: &str, files: &Files<'_>) -> Scenario {
     let file_name = || Path::new(file).file_stem().map_or(file.into(), |stem| stem.to_string_lossy().into_owned());
     let groups = root.tables("servers", &keys::SERVER_GROUP);
-    let apps = app::read(root, &layout::read_classes(&groups));
+    let apps = app::read(root, &layout::read_classes(&groups), files);
     let policies = read_policies(root, files);
-    Scenario {
+    let scenario = Scenario {
         name: root.text("name").map_or_else(file_name, str::to_owned),
         seed: root.number("seed").unwrap_or(1),
         duration: root.duration("duration"),
@@ -61,6 +77,20 @@ fn read(root: &Table<'_>, file: &str, files: Files<'_>) -> Scenario {
         policies,
         shares: root.shares(),
         apps,
+    };
+    // What is missing after another problem would be misleading.
+    if !root.has_problems() {
+        let misfits = scenario.policies.iter().filter_map(|policy| bounds::check_parts(&scenario, policy).err());
+        misfits.for_each(|misfit| refuse(root, &misfit));
+    }
+    scenario
+}
+
+/// Reports a problem at the application that has it.
+fn refuse(root: &Table<'_>, misfit: &Misfit) {
+    match misfit.app().and_then(|number| app::of_number(root, number)) {
+        Some(table) => table.refuse(misfit.key, &misfit.problem),
+        None => root.refuse(misfit.key, &misfit.problem),
     }
 }
 
@@ -70,10 +100,10 @@ fn read_node_link(root: &Table<'_>) -> LinkProfile {
     LinkProfile { bytes_per_second: rate.unwrap_or(u64::MAX), latency: Duration::ZERO }
 }
 
-fn read_policies(root: &Table<'_>, files: Files<'_>) -> Vec<PolicySpec> {
+fn read_policies(root: &Table<'_>, files: &Files<'_>) -> Vec<PolicySpec> {
     let mut policies: Vec<PolicySpec> = Vec::new();
     for table in root.tables("policy", &keys::POLICY) {
-        let scheduler = table.scheduler(files);
+        let scheduler = table.scheduler(files.text);
         if scheduler.observed.is_some() {
             table.refuse("scheduler", "mode = \"observe\" is for a proxy; compare with policy = \"fifo\" here");
         }

@@ -1,19 +1,21 @@
 //! `[app.ior]` and the other workloads.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use vpfs_config::Table;
 use vpfs_model::plan::{
     Btio, BtioClass, FileMode, Interactive, Ior, Md, MdData, MpiTileIo, Noncontig, Order, Pace, Paced, PioBench,
-    PioPattern, PlanError, Wrf,
+    PioPattern, PlanError, Replay, Wrf,
 };
 
-use super::{is_on, keys};
+use super::{Files, is_on, keys, replay};
 use crate::scenario::Workload;
 
 /// The workload of an application; `None` if there is not exactly one.
-pub(super) fn read(app: &Table<'_>, nodes: u32) -> Option<Workload> {
-    const KINDS: [&str; 9] = ["ior", "btio", "md", "wrf", "pio", "tile", "noncontig", "paced", "interactive"];
+pub(super) fn read(app: &Table<'_>, nodes: u32, files: &Files<'_>) -> Option<Workload> {
+    const KINDS: [&str; 10] =
+        ["ior", "btio", "md", "wrf", "pio", "tile", "noncontig", "paced", "interactive", "replay"];
     let given: Vec<&str> = KINDS.into_iter().filter(|kind| app.has(kind)).collect();
     let [kind] = given[..] else {
         app.refuse("name", format!("needs one workload: [app.{}]", KINDS.join("], [app.")));
@@ -28,7 +30,8 @@ pub(super) fn read(app: &Table<'_>, nodes: u32) -> Option<Workload> {
         "tile" => &keys::TILE,
         "noncontig" => &keys::NONCONTIG,
         "paced" => &keys::PACED,
-        _ => &keys::INTERACTIVE,
+        "interactive" => &keys::INTERACTIVE,
+        _ => &keys::REPLAY,
     };
     let table = app.table(kind, section);
     let workload: Workload = match kind {
@@ -40,7 +43,8 @@ pub(super) fn read(app: &Table<'_>, nodes: u32) -> Option<Workload> {
         "tile" => read_tile(&table, nodes).into(),
         "noncontig" => read_noncontig(&table).into(),
         "paced" => read_paced(&table).into(),
-        _ => read_interactive(&table).into(),
+        "interactive" => read_interactive(&table).into(),
+        _ => Workload::Plan(Arc::new(read_replay(&table, files)?)),
     };
     if let Err(PlanError { option, problem }) = workload.validate() {
         table.refuse(option, problem);
@@ -176,6 +180,12 @@ fn read_interactive(table: &Table<'_>) -> Interactive {
         read: is_on(table, "read"),
         seed: 0,
     }
+}
+
+/// `None` if there is no such log.
+fn read_replay(table: &Table<'_>, files: &Files<'_>) -> Option<Replay> {
+    let log = (files.log)(table.text("log")?).map_err(|problem| table.refuse("log", problem)).ok()?;
+    Some(replay::replay(&log))
 }
 
 fn read_noncontig(table: &Table<'_>) -> Noncontig {

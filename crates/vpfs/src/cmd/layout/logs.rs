@@ -58,8 +58,7 @@ fn read(
 ) -> Result<BTreeMap<String, Runs>, Exit> {
     let mut files: BTreeMap<String, Runs> = BTreeMap::new();
     for (path, weight) in paths.iter().zip(weights) {
-        let log = read_log(path, columns)?;
-        warn(path, &log);
+        let log = read_as(path, columns)?;
         for (name, requests) in log.files.into_iter().filter(|(name, _)| only.is_none_or(|only| only == name)) {
             let trace = Trace::new(requests).map_err(|error| failed(path, &error))?;
             files.entry(name).or_default().push((trace, *weight));
@@ -93,7 +92,19 @@ fn failed(path: &Path, error: &dyn std::fmt::Display) -> Exit {
     Exit::Failed(format!("{}: {error}", path.display()))
 }
 
-fn read_log(path: &Path, columns: &Columns) -> Result<Log, Exit> {
+/// A log of requests. What was left out of it is told on standard error.
+pub(crate) fn read_log(path: &Path) -> Result<Log, Exit> {
+    read_as(path, &Columns::default())
+}
+
+/// The same for tables whose columns may differ from ours as stated.
+fn read_as(path: &Path, columns: &Columns) -> Result<Log, Exit> {
+    let log = read_any(path, columns)?;
+    warn(path, &log);
+    Ok(log)
+}
+
+fn read_any(path: &Path, columns: &Columns) -> Result<Log, Exit> {
     let file = File::open(path).map_err(|error| failed(path, &error))?;
     let log = Unpacked::new(&file).map_err(|error| failed(path, &error))?;
     if !DarshanReader::is_darshan(&log.start) {

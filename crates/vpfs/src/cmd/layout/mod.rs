@@ -7,7 +7,7 @@ mod check;
 mod classes;
 mod copy;
 mod join;
-mod logs;
+pub(super) mod logs;
 mod orangefs;
 mod picture;
 mod show;

@@ -1,24 +1,25 @@
 //! `vpfs sim`: the effect of policies on a cluster that is described in a file.
 
 mod report;
+mod runs;
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::json;
 use vpfs_config::read_text;
-use vpfs_config::units::{Span, parse_duration};
-use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable, Time};
-use vpfs_harl::{Op, Request};
-use vpfs_sim::{App, PolicySpec, Progress, Results, Scenario, SimError, Simulation, Transfer};
+use vpfs_config::units::parse_duration;
+use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable};
+use vpfs_sim::{Files, PolicySpec, Results, Scenario};
 
+use super::layout::logs;
 use super::workload::output;
-use super::workload::progress::ProgressLine;
 use super::workload::trace::TraceFile;
 use crate::exit::Exit;
 use crate::print::print;
 use report::Base;
+use runs::Runs;
 
 /// Simulate a cluster under each policy, and compare what the applications get
 ///
@@ -79,16 +80,17 @@ const DEFAULT: (&str, &str) =
 impl Sim {
     pub(crate) fn run(&self) -> Result<(), Exit> {
         let scenario = self.scenario()?;
-        let line = ProgressLine::start(self.quiet);
         let policies = self.policies(&scenario)?;
-        let mut trace = self.trace_of(&policies)?;
-        let alone = if self.alone { scenario.apps.as_slice() } else { &[] };
-        let alone: Result<Vec<_>, _> = alone.iter().map(|app| simulate_alone(&scenario, app, &line)).collect();
-        let results: Result<Vec<_>, _> =
-            policies.iter().map(|policy| simulate(&scenario, policy, &line, trace.as_mut())).collect();
-        line.clear();
-        self.tell(&scenario, &alone?, &results?)?;
-        trace.map_or(Ok(()), TraceFile::finish)
+        let trace = self.trace_of(&policies)?.map(Mutex::new);
+        // A run may take an hour.
+        self.json.iter().chain(&self.html).try_for_each(|path| output::check(path))?;
+        let runs = Runs::new(&scenario, self.quiet)?;
+        let results = runs.of_policies(&policies, trace.as_ref())?;
+        let alone = if self.alone { runs.alone(&results)? } else { Vec::new() };
+        let finished = runs.finish();
+        self.tell(&scenario, &alone, &results)?;
+        trace.map_or(Ok(()), |trace| trace.into_inner().unwrap_or_else(PoisonError::into_inner).finish())?;
+        finished
     }
 
     fn trace_of(&self, policies: &[PolicySpec]) -> Result<Option<TraceFile>, Exit> {
@@ -110,7 +112,9 @@ impl Sim {
                 let text = read_text(path)
                     .map_err(|error| Exit::Usage(format!("{} cannot be read: {error}", path.display())))?;
                 let folder = path.parent().unwrap_or(Path::new(""));
-                let files = |name: &str| read_text(&folder.join(name));
+                let read = |name: &str| read_text(&folder.join(name));
+                let log = |name: &str| logs::read_log(&folder.join(name)).map_err(|error| error.to_string());
+                let files = Files { text: &read, log: &log };
                 Scenario::parse_with(&path.display().to_string(), &text, &files)
             }
         };
@@ -132,7 +136,7 @@ impl Sim {
     }
 
     fn tell(&self, scenario: &Scenario, alone: &[Results], results: &[Results]) -> Result<(), Exit> {
-        let alone_base = self.alone.then(|| Base::alone(alone, results));
+        let alone_base = (!alone.is_empty()).then(|| Base::alone(alone, results));
         let first = if self.compare.is_empty() { None } else { Base::first(results) };
         let bases: Vec<Base<'_>> = alone_base.into_iter().chain(first).collect();
         let report = report::of(scenario, results, &bases);
@@ -144,8 +148,7 @@ impl Sim {
             output::write(path, &json!({ "scenario": name, "seed": seed, "alone": alone, "results": results }))?;
         }
         if let Some(path) = &self.html {
-            fs::write(path, report.html())
-                .map_err(|error| Exit::Failed(format!("cannot write {}: {error}", path.display())))?;
+            output::write_text(path, &report.html())?;
         }
         Ok(())
     }
@@ -167,51 +170,10 @@ fn policy(scenario: &Scenario, name: &str) -> Result<PolicySpec, Exit> {
     })
 }
 
-/// One application as if there were no other: a single run of its workload, from the start, without a policy.
-fn simulate_alone(scenario: &Scenario, app: &App, line: &ProgressLine) -> Result<Results, Exit> {
-    let end = app.end.map(|end| end.saturating_sub(app.start));
-    let app = App { background: false, start: Duration::ZERO, end, ..app.clone() };
-    let policy = PolicySpec { name: format!("{} alone", app.name), ..PolicySpec::fifo() };
-    simulate(&Scenario { apps: vec![app], ..scenario.clone() }, &policy, line, None)
-}
-
-fn simulate(
-    scenario: &Scenario,
-    policy: &PolicySpec,
-    line: &ProgressLine,
-    trace: Option<&mut TraceFile>,
-) -> Result<Results, Exit> {
-    line.announce(format!("{}: started", policy.name));
-    let show = |Progress { now, events }| {
-        line.show(|| format!("{}: {:.1} simulated, {events} events", policy.name, Span(now.since(Time::ZERO))));
-    };
-    let run = Simulation::new(scenario, policy).and_then(|simulation| match trace {
-        Some(trace) => simulation.run_traced(show, |transfer| add(trace, scenario, &transfer)),
-        None => simulation.run_with(show),
-    });
-    run.map_err(|error| match error {
-        SimError::Scenario(problem) => Exit::Usage(format!("{}: {problem}", scenario.name)),
-        violation => Exit::Failed(format!("{}, {}: {violation}", scenario.name, policy.name)),
-    })
-}
-
-/// Each application has files of its own.
-fn add(trace: &mut TraceFile, scenario: &Scenario, transfer: &Transfer) {
-    let app = scenario.apps.get(transfer.app as usize).map_or("", |app| app.name.as_str());
-    let nanoseconds = |at: Time| u64::try_from(at.since(Time::ZERO).as_nanos()).unwrap_or(u64::MAX);
-    let request = Request {
-        rank: transfer.process,
-        op: if transfer.is_write { Op::Write } else { Op::Read },
-        offset: transfer.extent.offset,
-        size: transfer.extent.bytes.into(),
-        start: nanoseconds(transfer.issued),
-        end: nanoseconds(transfer.finished),
-    };
-    trace.add(&request, &format!("/{app}/{}", transfer.extent.file));
-}
-
 #[cfg(test)]
 mod tests {
+    use vpfs_sim::Simulation;
+
     use super::*;
 
     #[test]

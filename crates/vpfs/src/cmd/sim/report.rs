@@ -5,13 +5,13 @@ use std::time::Duration;
 use vpfs_config::units::{Rate, Span};
 use vpfs_model::Latency;
 use vpfs_report::{Axis, Bar, Bars, Plot, Report, Section, Series, Table};
-use vpfs_sim::{AppResults, Results, Scenario};
+use vpfs_sim::{AppResults, Results, Scenario, ServerResults};
 
 /// The baseline that results are compared with.
 pub(super) struct Base<'a> {
     title: String,
-    /// Each application and the length of its run.
-    apps: Vec<(&'a AppResults, Duration)>,
+    /// Each application and its throughput.
+    apps: Vec<(&'a AppResults, f64)>,
     /// The results to compare.
     results: &'a [Results],
 }
@@ -20,15 +20,17 @@ impl<'a> Base<'a> {
     /// Compares all policies with the first of them.
     pub(super) fn first(results: &'a [Results]) -> Option<Self> {
         let (first, results) = results.split_first()?;
-        let apps = first.apps.iter().map(|app| (app, first.elapsed)).collect();
-        Some(Self { title: first.policy.clone(), apps, results })
+        Some(Self { title: first.policy.clone(), apps: rated(first).collect(), results })
     }
 
     /// Compares all policies with each application alone: `alone` has a run for each application.
     pub(super) fn alone(alone: &'a [Results], results: &'a [Results]) -> Self {
-        let apps = alone.iter().flat_map(|run| run.apps.iter().map(|app| (app, run.elapsed))).collect();
-        Self { title: "each application alone".into(), apps, results }
+        Self { title: "each application alone".into(), apps: alone.iter().flat_map(rated).collect(), results }
     }
+}
+
+fn rated(results: &Results) -> impl Iterator<Item = (&AppResults, f64)> {
+    results.apps.iter().map(|app| (app, throughput(app, results)))
 }
 
 /// The whole report of a scenario's results, compared with `bases`.
@@ -36,13 +38,16 @@ pub(super) fn of(scenario: &Scenario, results: &[Results], bases: &[Base<'_>]) -
     let servers: u32 = scenario.servers.iter().map(|group| group.count).sum();
     let introduction = format!(
         "Servers: {servers}, applications: {}, seed: {}. Shares, Jain's index and unfairness are of bytes, in the time in which \
-         all applications are there.",
+         all applications are there; the latter two only if the storage is saturated, that is, if applications get less than \
+         they ask for.",
         scenario.apps.len(),
         scenario.seed
     );
     let report = Report::new(scenario.name.clone()).introduction(introduction).section(totals(results));
-    let report = bases.iter().fold(report, |report, base| report.section(comparison(base)));
-    let report = report.section(run_times(results));
+    let compared = bases.iter().filter(|base| !base.results.is_empty());
+    let report = compared.fold(report, |report, base| report.section(comparison(base)));
+    let charts = charts(results);
+    let report = if charts.charts().next().is_some() { report.section(charts) } else { report };
     results.iter().fold(report, |report, results| report.section(policy(results)))
 }
 
@@ -61,6 +66,7 @@ fn totals(results: &[Results]) -> Section {
     ]);
     let row = |results: &Results| {
         let (from, to) = results.common_time();
+        let is_saturated = unsaturated(results).is_none();
         let elapsed = results.elapsed.as_secs_f64().max(1e-9);
         let metadata: u64 = results.apps.iter().map(|app| app.metadata_requests).sum();
         let links = results.servers.iter().flat_map(|server| [server.inward_utilisation, server.outward_utilisation]);
@@ -70,14 +76,37 @@ fn totals(results: &[Results]) -> Section {
             span(results.elapsed),
             rate(results.throughput()),
             format!("{:.0}", metadata as f64 / elapsed),
-            if has_moved(results) { format!("{:.3}", results.jain_between(from, to)) } else { "-".into() },
-            if has_moved(results) { percent(results.unfairness_between(from, to)) } else { "-".into() },
+            if is_saturated { format!("{:.3}", results.jain_between(from, to)) } else { "-".into() },
+            if is_saturated { percent(results.unfairness_between(from, to)) } else { "-".into() },
             percent(busy / results.servers.len().max(1) as f64),
             percent(links.fold(0.0, f64::max)),
             results.coordination.as_ref().map_or("none".into(), |traffic| traffic.messages.to_string()),
         ]
     };
-    Section::new("Policies").table(results.iter().fold(table, |table, results| table.row(row(results))))
+    let section = Section::new("Policies").table(results.iter().fold(table, |table, results| table.row(row(results))));
+    let reasons = results.iter().filter_map(|results| Some((&results.policy, unsaturated(results)?)));
+    reasons.fold(section, |section, (policy, reason)| section.text(format!("No index for {policy}: {reason}.")))
+}
+
+/// Of a saturated storage the busiest part is in use for at least this part of the time, and applications compute for
+/// at most the rest of theirs: runs have a beginning and an end.
+const SATURATED: f64 = 0.9;
+
+/// Why applications would not get more if others got less, so that their shares say nothing about the policy.
+fn unsaturated(results: &Results) -> Option<String> {
+    if results.apps.len() < 2 || !has_moved(results) {
+        return Some("no two applications move data".into());
+    }
+    let busiest = |of: fn(&ServerResults) -> f64| results.servers.iter().map(of).fold(0.0, f64::max);
+    let device = busiest(|server| server.device_utilisation);
+    let link = busiest(|server| server.inward_utilisation.max(server.outward_utilisation));
+    if device.max(link) < SATURATED {
+        let (device, link) = (percent(device), percent(link));
+        return Some(format!("the busiest device is in use {device} of the time, the busiest link {link}"));
+    }
+    let computing = |app: &AppResults| app.think_time.as_secs_f64() / results.active(app).as_secs_f64().max(1e-9);
+    let modest = results.apps.iter().find(|app| computing(app) > 1.0 - SATURATED)?;
+    Some(format!("processes of {} make no calls {} of their time", modest.name, percent(computing(modest).min(1.0))))
 }
 
 /// Whether any application moved data, so that there are shares.
@@ -90,63 +119,106 @@ fn has_moved(results: &Results) -> bool {
 fn comparison(base: &Base<'_>) -> Section {
     let mut table = Table::new(["application", "policy", "throughput", "run time", "99th percentile of latency"]);
     for results in base.results {
-        for (app, &(base, elapsed)) in results.apps.iter().zip(&base.apps) {
+        for (app, rate) in rated(results) {
+            let Some((base, base_rate)) = base.apps.iter().find(|(base, _)| base.name == app.name) else { continue };
             let run_time = |app: &AppResults| app.run_time().map_or(0.0, |time| time.as_secs_f64());
+            let latencies = KINDS
+                .iter()
+                .filter(|(_, of)| of(app).count > 0)
+                .map(|(calls, of)| format!("{calls} {}", factor(of(app).p99_seconds, of(base).p99_seconds)));
             table = table.row([
                 app.name.clone(),
                 results.policy.clone(),
-                factor(throughput(app, results.elapsed), throughput(base, elapsed)),
+                factor(rate, *base_rate),
                 factor(run_time(app), run_time(base)),
-                factor(tail(app).as_secs_f64(), tail(base).as_secs_f64()),
+                latencies.collect::<Vec<_>>().join(", "),
             ]);
         }
     }
     Section::new(format!("Relative to {}", base.title)).table(table)
 }
 
-/// Run times and tail latencies of all applications under all policies.
-fn run_times(results: &[Results]) -> Section {
-    let Some(first) = results.first() else { return Section::new("Applications") };
-    let names: Vec<&str> = first.apps.iter().map(|app| app.name.as_str()).collect();
-    let bars = |title: &str, value: fn(&AppResults) -> f64| {
-        let empty = Bars::new(title, Axis::linear(title.to_lowercase(), "s").include(0.0), names.iter().copied());
-        results.iter().fold(empty, |bars, results| {
-            bars.series(results.policy.clone(), results.apps.iter().map(|app| Bar::new(value(app))))
-        })
+/// Run times and tail latencies of all applications under all policies, as far as there are any.
+fn charts(results: &[Results]) -> Section {
+    let section = Section::new("Applications");
+    let run_time = bars("Run time", results, |app| app.run_time().map(|time| time.as_secs_f64()));
+    let section = match run_time {
+        Some(bars) => section.figure(bars, "From start to finish, of applications that finished."),
+        None => section,
     };
-    let run_time = bars("Run time", |app| app.run_time().map_or(0.0, |time| time.as_secs_f64()));
-    let latency = bars("Latency", |app| tail(app).as_secs_f64());
-    Section::new("Applications")
-        .figure(run_time, "From start to finish; zero for applications that did not finish.")
-        .figure(latency, "99th percentile of the calls that it makes most.")
+    let latencies = KINDS.iter().filter_map(|&(calls, of)| {
+        let tail = |app: &AppResults| (of(app).count > 0).then(|| of(app).p99_seconds);
+        bars(&format!("Latency of {calls} calls"), results, tail)
+    });
+    latencies.fold(section, |section, bars| section.figure(bars, "99th percentile."))
+}
+
+/// A group of bars for each application that has a value under every policy.
+fn bars(title: &str, results: &[Results], value: impl Fn(&AppResults) -> Option<f64>) -> Option<Bars> {
+    let names = results.first()?.apps.iter().map(|app| app.name.as_str());
+    let has_all = |name: &&str| results.iter().all(|results| results.app(name).and_then(&value).is_some());
+    let names: Vec<&str> = names.filter(has_all).collect();
+    let empty = Bars::new(title, Axis::linear(title.to_lowercase(), "s").include(0.0), names.iter().copied());
+    let series = |bars: Bars, results: &Results| {
+        let values = names.iter().filter_map(|name| value(results.app(name)?));
+        bars.series(results.policy.clone(), values.map(Bar::new))
+    };
+    (!names.is_empty()).then(|| results.iter().fold(empty, series))
 }
 
 /// The section about one policy.
 fn policy(results: &Results) -> Section {
     let (from, to) = results.common_time();
     let shares = results.shares_between(from, to);
-    let mut table = Table::new(["application", "weight", "share", "throughput", "metadata/s", "run time", "I/O time"]);
+    let mut table = Table::new(["application", "weight", "share", "throughput", "metadata/s"]);
+    let mut times = Table::new([
+        "application",
+        "run time",
+        "computing",
+        "for each other",
+        "in the scheduler",
+        "in the storage",
+        "in the network",
+    ]);
     let mut latencies = Table::new(["application", "calls", "number", "mean", "median", "95 %", "99 %", "slowest"]);
     for (app, share) in results.apps.iter().zip(shares) {
-        let metadata = app.metadata_requests as f64 / active(app, results.elapsed).as_secs_f64().max(1e-9);
+        let metadata = app.metadata_requests as f64 / results.active(app).as_secs_f64().max(1e-9);
         table = table.row([
             app.name.clone(),
             app.weight.to_string(),
             if has_moved(results) { percent(share) } else { "-".into() },
-            rate(throughput(app, results.elapsed)),
+            rate(throughput(app, results)),
             format!("{metadata:.0}"),
-            app.run_time().map_or("not finished".into(), span),
-            span(app.io_time),
         ]);
-        for (calls, latency) in kinds(app) {
-            latencies = latencies.row(latency_row(&app.name, calls, latency));
+        times = times.row(times_row(app, results.active(app)));
+        for (calls, of) in KINDS.iter().filter(|(_, of)| of(app).count > 0) {
+            latencies = latencies.row(latency_row(&app.name, calls, of(app)));
         }
     }
-    Section::new(results.policy.clone())
-        .table(table)
-        .table(latencies)
-        .figure(over_time(results), "Bytes served in each interval.")
-        .figure(servers(results), "Fraction of the time in which each server's device is busy.")
+    let section = Section::new(results.policy.clone()).table(table).table(times).table(latencies);
+    let section = match has_moved(results) {
+        true => section.figure(over_time(results), "Bytes served in each interval."),
+        false => section,
+    };
+    match results.servers.iter().any(|server| server.device_utilisation > 0.0) {
+        true => section.figure(servers(results), "Fraction of the time in which each server's device is busy."),
+        false => section,
+    }
+}
+
+/// What the time of an application was spent on, as the mean of its processes.
+fn times_row(app: &AppResults, active: Duration) -> [String; 7] {
+    let network = app.io_time.saturating_sub(app.scheduler_time + app.storage_time);
+    let others = active.saturating_sub(app.io_time + app.think_time);
+    [
+        app.name.clone(),
+        app.run_time().map_or("not finished".into(), span),
+        span(app.think_time.min(active)),
+        span(others),
+        span(app.scheduler_time),
+        span(app.storage_time),
+        span(network),
+    ]
 }
 
 fn latency_row(app: &str, calls: &str, latency: &Latency) -> [String; 8] {
@@ -181,25 +253,12 @@ fn servers(results: &Results) -> Plot {
     Plot::new(format!("Devices, {}", results.policy), axes.0, axes.1).series(Series::scatter("device", points))
 }
 
-/// The kinds of calls that an application makes.
-fn kinds(app: &AppResults) -> impl Iterator<Item = (&'static str, &Latency)> {
-    let all = [("read", &app.read), ("write", &app.write), ("metadata", &app.metadata)];
-    all.into_iter().filter(|(_, latency)| latency.count > 0)
-}
+/// The kinds of calls.
+type Kind = (&'static str, fn(&AppResults) -> &Latency);
+const KINDS: [Kind; 3] = [("read", |app| &app.read), ("write", |app| &app.write), ("metadata", |app| &app.metadata)];
 
-/// The 99th percentile of the calls that an application makes most.
-fn tail(app: &AppResults) -> Duration {
-    let most = kinds(app).map(|(_, latency)| latency).max_by_key(|latency| latency.count);
-    most.map_or(Duration::ZERO, |latency| Duration::from_secs_f64(latency.p99_seconds))
-}
-
-/// How long an application was present.
-fn active(app: &AppResults, elapsed: Duration) -> Duration {
-    app.finish.unwrap_or(elapsed).saturating_sub(app.start)
-}
-
-fn throughput(app: &AppResults, elapsed: Duration) -> f64 {
-    app.bytes() as f64 / active(app, elapsed).as_secs_f64().max(1e-9)
+fn throughput(app: &AppResults, results: &Results) -> f64 {
+    app.bytes() as f64 / results.active(app).as_secs_f64().max(1e-9)
 }
 
 fn factor(value: f64, base: f64) -> String {
@@ -211,7 +270,7 @@ fn percent(part: f64) -> String {
 }
 
 fn span(time: Duration) -> String {
-    format!("{:.2}", Span(time))
+    if time.is_zero() { "-".into() } else { format!("{:.2}", Span(time)) }
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate of a simulated cluster, rounded")]
