@@ -453,8 +453,8 @@ mod tests {
         assert!(rare.was_away(ms(1600), IDLE_MAX) && !rare.was_away(ms(1400), IDLE_MAX));
     }
 
-    /// Symptom: beside bursts of a tenth of a second, one each second, bulk got half of what they left. Cause: the pauses
-    /// between them counted in full, so the flow was waited for twice as long as it may usually be idle.
+    /// Symptom: beside bursts of a tenth of a second, one each second, bulk got half of what they left. Cause: the
+    /// pauses between them counted in full, so the flow was waited for twice as long as it may usually be idle.
     #[test]
     fn after_a_burst_a_flow_is_waited_for_no_longer_than_after_any_request() {
         let mut meter = Meter::new();

@@ -289,8 +289,8 @@ fn a_bulk_flow_that_pauses_keeps_its_share() {
     let mut disk = Disk::new(Isolation::new(64), Bytes::mib(4));
     disk.run(10);
     a_write_is_spread_over_no_more_than_twice_its_time(&mut disk);
-    // Symptom: beside short bursts of 32 times its weight, bulk got half of what they left. Cause: a write that began in
-    // a burst was spread over seconds, by what was due to it then.
+    // Symptom: beside short bursts of 32 times its weight, bulk got half of what they left. Cause: a write that began
+    // in a burst was spread over seconds, by what was due to it then.
     disk.scheduler.set_app(disk.now, SMALL, &AppPolicy::weighted(Weight::new(32).unwrap()));
     a_write_is_spread_over_no_more_than_twice_its_time(&mut disk);
 }
