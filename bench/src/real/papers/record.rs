@@ -22,12 +22,14 @@ impl Record {
         }
     }
 
-    /// Replaces the file at once, so that an interruption leaves the old one.
+    /// Replaces the file at once, so that an interruption leaves the old one. A line for each case: with a line for each
+    /// number of all series nobody could look at it.
     pub(super) fn write(&self, file: &Path) -> Result<(), String> {
         let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
-        let text = serde_json::to_string_pretty(self).map_err(|error| failed(&error))?;
+        let line = |(case, runs)| Ok(format!("{}:{}", serde_json::to_string(case)?, serde_json::to_string(runs)?));
+        let lines = self.0.iter().map(line).collect::<Result<Vec<_>, serde_json::Error>>();
         let new = file.with_extension("new");
-        super::super::local::write(&new, &(text + "\n"))?;
+        super::super::local::write(&new, &format!("{{\n{}\n}}\n", lines.map_err(|error| failed(&error))?.join(",\n")))?;
         std::fs::rename(&new, file).map_err(|error| failed(&error))
     }
 
