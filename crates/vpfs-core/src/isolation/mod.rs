@@ -328,7 +328,7 @@ impl Isolation {
             self.set_kind(app, if self.is_in_heavy_share(app) { Kind::Bulk } else { Kind::Interactive });
         }
         let meter = self.meter_mut(app);
-        meter.on_arrival(now, service.0, idle_max);
+        meter.on_arrival(now, service.0);
         meter.queued_cost += cost;
         if op != OpKind::Metadata {
             meter.last = Some((op, cost));
