@@ -22,8 +22,8 @@ impl Record {
         }
     }
 
-    /// Replaces the file at once, so that an interruption leaves the old one. A line for each case: with a line for each
-    /// number of all series nobody could look at it.
+    /// Replaces the file at once, so that an interruption leaves the old one. A line for each case: with one for each
+    /// number of all series, nobody could look at it.
     pub(super) fn write(&self, file: &Path) -> Result<(), String> {
         let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
         let line = |(case, runs)| Ok(format!("{}:{}", serde_json::to_string(case)?, serde_json::to_string(runs)?));
