@@ -182,4 +182,34 @@ mod tests {
         assert!(Simulation::new(&scenario, &scenario.policies[0]).is_ok());
         assert!(policy(&scenario, "ioco").is_ok() && policy(&scenario, "oico").is_err());
     }
+
+    /// A policy that leaves the storage idle now and then for the sake of one application is judged as the others are.
+    #[test]
+    fn shares_are_judged_where_applications_want_more() {
+        let text = |think| {
+            format!(
+                r#"
+                duration = "20s"
+                servers = [{{ count = 4, device = "throttled-disk" }}]
+                policy = [{{ name = "isolation", scheduler = {{ policy = "isolation" }} }}]
+                [[app]]
+                name = "small"
+                nodes = 4
+                interactive = {{ processes = 4, transfer = "8KiB", think = "{think}", file = "1MiB" }}
+                [[app]]
+                name = "large"
+                nodes = 4
+                phases = ["write"]
+                ior = {{ processes = 16, transfer = "4MiB", block = "64MiB", file = "per-process" }}
+                "#
+            )
+        };
+        let is_judged = |think| {
+            let scenario = Scenario::parse("a.toml", &text(think)).expect("a scenario");
+            let run = Simulation::new(&scenario, &scenario.policies[0]).and_then(Simulation::run);
+            !report::of(&scenario, &[run.expect("it runs")], &[]).text().contains("No index")
+        };
+        assert!(is_judged("0s"), "both always ask for more");
+        assert!(!is_judged("100ms"), "the small one computes");
+    }
 }

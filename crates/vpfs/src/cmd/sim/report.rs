@@ -88,8 +88,8 @@ fn totals(results: &[Results]) -> Section {
     reasons.fold(section, |section, (policy, reason)| section.text(format!("No index for {policy}: {reason}.")))
 }
 
-/// Of a saturated storage the busiest part is in use for at least this part of the time, and applications compute for
-/// at most the rest of theirs: runs have a beginning and an end.
+/// Of a saturated storage the busiest part is in use for at least this part of the time, unless calls wait longer to be
+/// dispatched than in it; and applications compute for at most the rest of theirs: runs have a beginning and an end.
 const SATURATED: f64 = 0.9;
 
 /// Why applications would not get more if others got less, so that their shares say nothing about the policy.
@@ -100,7 +100,9 @@ fn unsaturated(results: &Results) -> Option<String> {
     let busiest = |of: fn(&ServerResults) -> f64| results.servers.iter().map(of).fold(0.0, f64::max);
     let device = busiest(|server| server.device_utilisation);
     let link = busiest(|server| server.inward_utilisation.max(server.outward_utilisation));
-    if device.max(link) < SATURATED {
+    // A policy that holds requests back leaves the storage idle now and then.
+    let is_held = results.apps.iter().any(|app| app.scheduler_time > app.storage_time);
+    if device.max(link) < SATURATED && !is_held {
         let (device, link) = (percent(device), percent(link));
         return Some(format!("the busiest device is in use {device} of the time, the busiest link {link}"));
     }
