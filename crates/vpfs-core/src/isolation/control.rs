@@ -14,7 +14,7 @@ use crate::units::{AppId, Bytes, Time};
 /// The minimum length of a control window.
 const WINDOW_MIN: Duration = Duration::from_millis(100);
 /// The excess of a flow that would have taken more, in thousandths of what is tolerable, whatever its latency.
-const BACKLOGGED: u64 = 3000;
+const BACKLOGGED: i64 = 3000;
 /// A flow whose costs could not be learned while it ran alone runs alone again after this time, then after twice that,
 /// and so on: it gets more than its share then, which the others get back only later.
 const SOLO_EVERY: Duration = Duration::from_secs(10);
@@ -217,7 +217,7 @@ impl Isolation {
 
     /// Allows more outstanding bulk if bulk does not get its share otherwise or if no interactive flow suffers, and
     /// less if one suffers or the bound is not needed.
-    fn control_bulk_bound(&mut self, now: Time, excess: Option<u64>) {
+    fn control_bulk_bound(&mut self, now: Time, excess: Option<i64>) {
         let held = core::mem::take(&mut self.bulk_bound_held);
         let hurts = excess.is_some_and(|excess| excess > 1000);
         if !self.pace.measures_best() {
@@ -292,7 +292,7 @@ impl Isolation {
     }
 
     /// The largest excess of latency of all interactive flows; see [`Meter::excess`].
-    fn excess(&mut self, now: Time) -> Option<u64> {
+    fn excess(&mut self, now: Time) -> Option<i64> {
         let bulk = self.pace.take_issued();
         let at_floor = self.pace.is_at_floor();
         let tolerance_ppm = if self.congestion.is_serial() { self.pace.floor_ppm() } else { 1_000_000 };

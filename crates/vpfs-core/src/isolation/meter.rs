@@ -285,12 +285,13 @@ impl Meter {
     /// How far the mean latency of its requests exceeds the best, in thousandths of what is tolerable. `None` while too
     /// few requests completed, or too little `bulk` was dispatched, to rule out chance.
     ///
-    /// The best is the latency while bulk is dispatched at the floor (`at_floor`), or a lower one. An excess is
+    /// The best is the latency while bulk is dispatched at the floor (`at_floor`), or less than half of that. What is
+    /// below the best is noise just as what is above it, and counts: otherwise noise alone would add up to an excess. It is
     /// tolerable if it costs a process that waits for each request at most a sixteenth of its speed. Where the cycle is
     /// long because most requests go to other servers, at most two fifths of the best are tolerable. `tolerance_ppm`
     /// reduces this where requests are served one after another: there, others lose whatever bulk gets beyond its share
     /// by weight.
-    pub(super) fn excess(&mut self, now: Time, bulk: u32, at_floor: bool, tolerance_ppm: u64) -> Option<u64> {
+    pub(super) fn excess(&mut self, now: Time, bulk: u32, at_floor: bool, tolerance_ppm: u64) -> Option<i64> {
         let latency = &mut self.latency;
         latency.bulk = latency.bulk.saturating_add(bulk);
         let patient = now.since(latency.since) >= Latency::PATIENCE;
@@ -300,22 +301,18 @@ impl Meter {
         let elapsed = now.since(latency.since);
         let mean = latency.sum / latency.samples;
         let best = latency.best.unwrap_or(mean);
-        let approach = |parts: u32| (best * (parts - 1) + mean) / parts;
-        latency.best = Some(match (at_floor, mean < best) {
-            (true, _) => approach(2),
-            (false, true) if mean * 2 < best => approach(2),
-            (false, true) => approach(16),
-            (false, false) => best,
-        });
+        latency.best = Some(if at_floor || mean * 2 < best { (best + mean) / 2 } else { best });
         let late = latency.against_target();
         // The time that a process takes for one request and until it sends the next one.
         let cycle = elapsed * latency.processes.max(1) / latency.samples;
         let tolerable = (cycle / 16).min((best * 2 / 5).max(cycle / 100));
         let tolerable_ns = tolerable.as_nanos() * u128::from(tolerance_ppm) / 1_000_000;
-        let excess = mean.saturating_sub(best).as_nanos() * 1000 / tolerable_ns.max(Latency::NOISE.as_nanos());
+        let beyond = i128::try_from(mean.as_nanos()).ok()? - i128::try_from(best.as_nanos()).ok()?;
+        let tolerable_ns = tolerable_ns.max(Latency::NOISE.as_nanos());
+        let excess = beyond * 1000 / i128::try_from(tolerable_ns).unwrap_or(i128::MAX);
         latency.restart(now);
         latency.processes = self.outstanding.max(latency.processes - latency.processes / 8);
-        Some(late.unwrap_or(u64::try_from(excess).unwrap_or(u64::MAX)))
+        Some(late.unwrap_or(i64::try_from(excess).unwrap_or(i64::MAX)))
     }
 
     /// Returns the promised latency, and one that is kept, if more than one in ten (one in twenty) of at least eight
@@ -361,9 +358,9 @@ impl Latency {
 
     /// The excess if a target is set: what part of the samples exceeded the target, in thousandths of half of what may
     /// (one in ten, of a deadline one in twenty).
-    fn against_target(&self) -> Option<u64> {
+    fn against_target(&self) -> Option<i64> {
         self.target?;
-        Some(u64::from(self.late) * 2000 * u64::from(self.parts()) / u64::from(self.samples.max(1)))
+        Some(i64::from(self.late) * 2000 * i64::from(self.parts()) / i64::from(self.samples.max(1)))
     }
 
     /// One in this number of samples may exceed the target.
@@ -405,7 +402,7 @@ mod tests {
     }
 
     /// The excess after twenty requests 10 ms apart, with twenty bulk requests between them.
-    fn excess(meter: &mut Meter, begin: u64, took_us: u64, at_floor: bool) -> Option<u64> {
+    fn excess(meter: &mut Meter, begin: u64, took_us: u64, at_floor: bool) -> Option<i64> {
         (0..20).for_each(|n| serve(meter, ms(begin + 10 * n), Duration::from_micros(took_us)));
         meter.excess(ms(begin + 200), 20, at_floor, 1_000_000)
     }
@@ -418,7 +415,7 @@ mod tests {
         assert_eq!(excess(&mut meter, 200, 2500, false), Some(800), "half a millisecond of a sixteenth of ten");
         assert_eq!(excess(&mut meter, 400, 4000, false), Some(3200));
         assert_eq!(meter.excess(ms(700), 20, false, 1_000_000), None, "nothing was completed");
-        assert_eq!(excess(&mut meter, 800, 1000, false), Some(0));
+        assert_eq!(excess(&mut meter, 800, 1000, false), Some(-1250), "noise goes both ways");
     }
 
     #[test]
