@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use super::Isolation;
 use super::calibration::Bulk;
+use super::class::Class;
 use super::meter::{Kind, Meter};
 use crate::event::{Event, MissCause};
 use crate::request::Request;
@@ -199,9 +200,16 @@ impl Isolation {
         if self.active.iter().filter(|app| is_queued(app) || goes_alone(app)).count() < 2 {
             return self.calibration.end_solo(now);
         }
+        let oldest = |app: &AppId| Some(self.queue.requests.get(self.queue.oldest(*app)?.id).request);
+        // While all send requests of one class, its cost changes no share: to have tried once is enough.
+        let queued = self.active.iter().filter(is_queued).filter_map(oldest);
+        let mut classes = queued.map(|Request { op, cost, .. }| Class::of(op, cost));
+        let first = classes.next();
+        let are_alike = classes.all(|class| Some(class) == first);
         let unknown = |app: &AppId| {
-            let Request { op, cost, objects, .. } = self.queue.requests.get(self.queue.oldest(*app)?.id).request;
-            let due = now >= self.meters[app.index()].alone_again && !self.times.is_proven(op, cost);
+            let (Request { op, cost, objects, .. }, meter) = (oldest(app)?, &self.meters[app.index()]);
+            let is_enough = are_alike && meter.solos > 0 || self.times.is_proven(op, cost);
+            let due = now >= meter.alone_again && !is_enough;
             due.then(|| (*app, self.times.request_ns(op, cost, objects)))
         };
         let next = self.active.iter().filter(is_queued).find_map(unknown);
