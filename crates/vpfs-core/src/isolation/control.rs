@@ -201,15 +201,15 @@ impl Isolation {
             return self.calibration.end_solo(now);
         }
         let oldest = |app: &AppId| Some(self.queue.requests.get(self.queue.oldest(*app)?.id).request);
-        // While all send requests of one class, its cost changes no share: to have tried once is enough.
-        let queued = self.active.iter().filter(is_queued).filter_map(oldest);
-        let mut classes = queued.map(|Request { op, cost, .. }| Class::of(op, cost));
+        // While all send requests of one class, its cost changes no share: to have tried twice is enough.
+        let queued = || self.active.iter().filter(is_queued);
+        let mut classes = queued().filter_map(oldest).map(|Request { op, cost, .. }| Class::of(op, cost));
         let first = classes.next();
-        let are_alike = classes.all(|class| Some(class) == first);
+        let is_enough = classes.all(|class| Some(class) == first)
+            && queued().map(|app| self.meters[app.index()].solos).sum::<u32>() > 1;
         let unknown = |app: &AppId| {
-            let (Request { op, cost, objects, .. }, meter) = (oldest(app)?, &self.meters[app.index()]);
-            let is_enough = are_alike && meter.solos > 0 || self.times.is_proven(op, cost);
-            let due = now >= meter.alone_again && !is_enough;
+            let Request { op, cost, objects, .. } = oldest(app).filter(|_| !is_enough)?;
+            let due = now >= self.meters[app.index()].alone_again && !self.times.is_proven(op, cost);
             due.then(|| (*app, self.times.request_ns(op, cost, objects)))
         };
         let next = self.active.iter().filter(is_queued).find_map(unknown);
