@@ -121,7 +121,12 @@ impl<E: Queued> FairQueue<E> {
     pub(crate) fn charge(&mut self, app: AppId, arrival: u64, [charged, delay]: [Bytes; 2]) -> u128 {
         self.grow(app);
         let now = self.clock.now();
-        self.shares.admit(app, now, arrival, charged);
+        // Who has something queued is present.
+        if self.flows[app.index()].queued > 0 {
+            self.shares.expire(now);
+        } else {
+            self.shares.admit(app, now, arrival, charged);
+        }
         let flow = &mut self.flows[app.index()];
         flow.tags.delay(delay);
         if flow.queued == 0 {

@@ -69,8 +69,8 @@ pub(crate) struct Indexed<'a, T> {
 }
 
 impl<T: Item> Indexed<'_, T> {
-    /// Inserts `item`, replacing its owner's previous one.
-    pub(crate) fn set(&mut self, item: T) {
+    /// Inserts `item`, replacing its owner's previous one; returns whether the first item has changed.
+    pub(crate) fn set(&mut self, item: T) -> bool {
         let index = item.owner();
         if index >= self.positions.len() {
             self.positions.resize(index + 1, ABSENT);
@@ -78,13 +78,13 @@ impl<T: Item> Indexed<'_, T> {
         let position = self.positions[index];
         if position == ABSENT {
             self.items.push(item);
-            self.sift_up(self.items.len() - 1, item);
+            self.sift_up(self.items.len() - 1, item) == 0
         } else {
-            self.replace(position as usize, item);
+            self.replace(position as usize, item)
         }
     }
 
-    /// Removes the item of `owner`, which is in no other heap; returns whether there was one.
+    /// Removes the item of `owner`, which is in no other heap; returns whether the first item has changed.
     pub(crate) fn remove(&mut self, owner: usize) -> bool {
         let Some(position) = self.positions.get_mut(owner) else { return false };
         let position = core::mem::replace(position, ABSENT) as usize;
@@ -94,27 +94,31 @@ impl<T: Item> Indexed<'_, T> {
         if let Some(last) = self.items.pop()
             && position < self.items.len()
         {
-            self.replace(position, last);
+            return self.replace(position, last);
         }
-        true
+        position == 0
     }
 
-    /// Puts `item` at index `at`, where that of its owner is, or moves it up or down from there to where it belongs.
-    pub(crate) fn replace(&mut self, at: usize, item: T) {
+    /// Puts `item` at index `at`, where that of its owner is, or moves it up or down from there to where it belongs;
+    /// returns whether the first item has changed.
+    pub(crate) fn replace(&mut self, at: usize, item: T) -> bool {
         if at > 0 && item < self.items[(at - 1) / ARITY] {
-            self.sift_up(at, item);
+            self.sift_up(at, item) == 0
         } else {
             self.sift_down(at, item);
+            at == 0
         }
     }
 
-    fn sift_up(&mut self, mut at: usize, item: T) {
+    /// Returns where it is then.
+    fn sift_up(&mut self, mut at: usize, item: T) -> usize {
         while at > 0 && item < self.items[(at - 1) / ARITY] {
             let parent = (at - 1) / ARITY;
             self.place(at, self.items[parent]);
             at = parent;
         }
         self.place(at, item);
+        at
     }
 
     fn sift_down(&mut self, mut at: usize, item: T) {
@@ -128,7 +132,10 @@ impl<T: Item> Indexed<'_, T> {
     fn least_child(&self, at: usize) -> Option<usize> {
         let first = at * ARITY + 1;
         let children = self.items.get(first..)?;
-        let children = &children[..ARITY.min(children.len())];
+        if let Some([a, b, c, d]) = children.first_chunk::<ARITY>() {
+            let (left, right) = (usize::from(b < a), 2 + usize::from(d < c));
+            return Some(first + if children[right] < children[left] { right } else { left });
+        }
         let mut least = 0;
         for child in 1..children.len() {
             if children[child] < children[least] {

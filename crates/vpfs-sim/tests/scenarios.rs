@@ -87,6 +87,21 @@ fn a_simulation_does_not_observe() {
     );
 }
 
+/// As in vpfs.toml, by the same code.
+#[test]
+fn minima_are_no_more_than_caps_and_those_of_shares() {
+    let text = format!(
+        "[[share]]\nname = \"p\"\nserver_min_rate = \"5MB/s\"\n{REST}share = \"p\"\ncap = \"4MB/s\"\n\
+         min_rate = \"6MB/s\"\nior = {{}}\n"
+    );
+    let expected = [
+        "my.toml:3: share.p.server_min_rate: is less than what has minima in it needs together, 6MB/s; raise it, or \
+         lower those",
+        "my.toml:12: app.min_rate: is more than its cap; lower it, or raise the cap",
+    ];
+    assert_eq!(problems(&text), expected.join("\n"));
+}
+
 #[test]
 fn problems_name_the_line_the_key_and_the_remedy() {
     let text = format!("sed = 3\n{REST}nods = 2\nior = {{ transfer = \"3MiB\", block = \"7MiB\" }}");

@@ -146,7 +146,7 @@ pub(crate) fn read(root: &Reader<'_>, policy: PolicyKind, capacity: Option<Capac
             name: name.clone().unwrap_or_default(),
             share: read_path(&reader, "share"),
             weight: weight(&reader, "weight"),
-            minimum: read_minimum(&reader, cap),
+            minimum: read_minimum(&reader, cap.and_then(Cap::policy)),
             cap,
             target: read_target(&reader),
             latency: reader.number("latency").map(Duration::from_nanos),

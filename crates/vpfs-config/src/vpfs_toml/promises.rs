@@ -14,14 +14,43 @@ use crate::schema::units::Rate;
 /// what the servers have.
 pub(crate) fn check(
     root: &Reader<'_>,
-    (shares, readers): (&[Share], &[Reader<'_>]),
+    shares: (&[Share], &[Reader<'_>]),
     apps: &[App],
     servers: usize,
     capacity: Option<Capacity>,
 ) {
+    let in_shares = apps.iter().filter_map(|app| Some((app.share.as_deref(), app.minimum?)));
+    let minima = check_in_shares(shares, in_shares, servers);
+    let Some(capacity) = capacity else { return };
+    let targets = apps.iter().filter_map(|app| app.target).map(|target| ("target_rate", target.scope, target.rate.0));
+    let promises = minima.iter().map(|minimum| ("min_rate", minimum.scope, minimum.rate.0));
+    let promises: Vec<_> = promises.chain(targets).collect();
+    for (key, scope) in
+        ["min_rate", "target_rate"].into_iter().flat_map(|key| [Scope::Server, Scope::Total].map(|scope| (key, scope)))
+    {
+        let rates = promises.iter().filter(|promise| (promise.0, promise.1) == (key, scope)).map(|promise| promise.2);
+        let (sum, most) = (Rate(rates.fold(0, u64::saturating_add)), capacity.of(scope));
+        if sum.0 > most.0 {
+            let of = if scope == Scope::Server { "each server has" } else { "all servers have" };
+            let message = format!(
+                "the {} of all applications together is {sum}, but {of} {most} by scheduler.capacity; lower some",
+                key_for(key, scope)
+            );
+            root.cx.refuse(0, "app", message);
+        }
+    }
+}
+
+/// Refuses minima in a share, by its path, beyond what is promised to it or its cap; returns those that are in none with
+/// a minimum.
+pub(super) fn check_in_shares<'b>(
+    (shares, readers): (&[Share], &[Reader<'_>]),
+    apps: impl IntoIterator<Item = (Option<&'b str>, Minimum)>,
+    servers: usize,
+) -> Vec<Minimum> {
     let mut minima = Minima { shares: shares.iter().map(|share| (&*share.path, share)).collect(), ..Minima::default() };
-    for app in apps {
-        app.minimum.iter().for_each(|minimum| minima.add(app.share.as_deref(), *minimum));
+    for (share, minimum) in apps {
+        minima.add(share, minimum);
     }
     for share in shares {
         let outside = share.path.rsplit_once('/').map(|(outside, _)| outside);
@@ -41,24 +70,7 @@ pub(crate) fn check(
             );
         }
     }
-    let Some(capacity) = capacity else { return };
-    let targets = apps.iter().filter_map(|app| app.target).map(|target| ("target_rate", target.scope, target.rate.0));
-    let promises = minima.at_the_top.iter().map(|minimum| ("min_rate", minimum.scope, minimum.rate.0));
-    let promises: Vec<_> = promises.chain(targets).collect();
-    for (key, scope) in
-        ["min_rate", "target_rate"].into_iter().flat_map(|key| [Scope::Server, Scope::Total].map(|scope| (key, scope)))
-    {
-        let rates = promises.iter().filter(|promise| (promise.0, promise.1) == (key, scope)).map(|promise| promise.2);
-        let (sum, most) = (Rate(rates.fold(0, u64::saturating_add)), capacity.of(scope));
-        if sum.0 > most.0 {
-            let of = if scope == Scope::Server { "each server has" } else { "all servers have" };
-            let message = format!(
-                "the {} of all applications together is {sum}, but {of} {most} by scheduler.capacity; lower some",
-                key_for(key, scope)
-            );
-            root.cx.refuse(0, "app", message);
-        }
-    }
+    minima.at_the_top
 }
 
 /// What is promised by its place in the tree of shares.

@@ -82,23 +82,23 @@ pub(super) fn read_target(reader: &Reader<'_>) -> Option<Target> {
     Some(Target { deadline: reader.number(deadline).map(Duration::from_nanos)?, rate: rate?, scope })
 }
 
-pub(super) fn read_minimum(reader: &Reader<'_>, cap: Option<Cap>) -> Option<Minimum> {
+pub(super) fn read_minimum(reader: &Reader<'_>, cap: Option<vpfs_core::Cap>) -> Option<Minimum> {
     let [total, server] = ["min_rate", "server_min_rate"];
     if reader.has(total) && reader.has(server) {
         reader.refuse(server, "cannot be together with min_rate, which is for the sum over all servers; remove one");
     }
     let (key, scope) = if reader.has(server) { (server, Scope::Server) } else { (total, Scope::Total) };
     let rate = reader.number(key).map(Bytes)?;
-    if cap.is_some_and(|cap| cap.scope == scope && cap.rate.0 < rate.0) {
+    if cap.is_some_and(|cap| cap.scope() == scope && cap.bytes_per_second() < rate.0) {
         reader.refuse(key, "is more than its cap; lower it, or raise the cap");
     }
     Some(Minimum { rate, scope })
 }
 
 impl Table<'_> {
-    /// What the table promises with `min_rate` or `server_min_rate`.
-    pub fn minimum(&self) -> Option<Minimum> {
-        read_minimum(self.reader(), None)
+    /// What the table promises with `min_rate` or `server_min_rate`, to an application with this cap.
+    pub fn minimum(&self, cap: Option<vpfs_core::Cap>) -> Option<Minimum> {
+        read_minimum(self.reader(), cap)
     }
 
     /// What it promises with `target_rate` or `server_target_rate`, and `deadline`.

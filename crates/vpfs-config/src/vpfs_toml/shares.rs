@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
-use vpfs_core::{PolicyKind, SharePolicy};
+use vpfs_core::{Minimum, PolicyKind, SharePolicy};
 
 use super::apps::weight;
 use super::ignored;
 use super::keys::SHARE;
 use super::paths::read_path;
+use super::promises::check_in_shares;
 use super::rates::{Cap, Capacity, read_cap, read_minimum};
 use crate::schema::reader::Reader;
 use crate::schema::tables::Table;
@@ -23,9 +24,16 @@ pub struct Share {
 }
 
 impl Table<'_> {
-    /// The list `share` of the file, for another file than vpfs.toml.
-    pub fn shares(&self) -> Vec<Share> {
-        read(self.reader(), None).0
+    /// The list `share` of the file, for another file than vpfs.toml: one with so many servers and applications with
+    /// these minima, each with the path of the share that it is in.
+    pub fn shares<'b>(
+        &self,
+        minima: impl IntoIterator<Item = (Option<&'b str>, Minimum)>,
+        servers: usize,
+    ) -> Vec<Share> {
+        let (shares, readers) = read(self.reader(), None);
+        check_in_shares((&shares, &readers), minima, servers);
+        shares
     }
 
     /// The path of a share.
@@ -52,9 +60,9 @@ fn read<'a>(root: &Reader<'a>, capacity: Option<Capacity>) -> (Vec<Share>, Vec<R
         let name = value.get_ref().as_table().and_then(|table| table.get("name")?.get_ref().as_str());
         let table = name.map_or_else(|| format!("share.{}", index + 1), |name| format!("share.{name}"));
         let reader = Reader::open(root.cx, &SHARE, table, Some(value));
-        let cap = read_cap(&reader, capacity);
+        let cap = read_cap(&reader, capacity).and_then(Cap::policy);
         let (weight, minimum) = (weight(&reader, "weight"), read_minimum(&reader, cap));
-        let policy = SharePolicy { weight, minimum, cap: cap.and_then(Cap::policy), parent: None };
+        let policy = SharePolicy { weight, minimum, cap, parent: None };
         let path = read_path(&reader, "name");
         let Some(path) = path else { continue };
         if let Some(line) = lines.insert(path.clone(), reader.line) {

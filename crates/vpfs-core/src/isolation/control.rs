@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use super::Isolation;
 use super::calibration::Bulk;
+use super::class::Class;
 use super::meter::{Kind, Meter};
 use crate::event::{Event, MissCause};
 use crate::request::Request;
@@ -199,8 +200,15 @@ impl Isolation {
         if self.active.iter().filter(|app| is_queued(app) || goes_alone(app)).count() < 2 {
             return self.calibration.end_solo(now);
         }
+        let oldest = |app: &AppId| Some(self.queue.requests.get(self.queue.oldest(*app)?.id).request);
+        // While all send requests of one class, its cost changes no share: to have tried twice is enough.
+        let queued = || self.active.iter().filter(is_queued);
+        let mut classes = queued().filter_map(oldest).map(|Request { op, cost, .. }| Class::of(op, cost));
+        let first = classes.next();
+        let is_enough = classes.all(|class| Some(class) == first)
+            && queued().map(|app| self.meters[app.index()].solos).sum::<u32>() > 1;
         let unknown = |app: &AppId| {
-            let Request { op, cost, objects, .. } = self.queue.requests.get(self.queue.oldest(*app)?.id).request;
+            let Request { op, cost, objects, .. } = oldest(app).filter(|_| !is_enough)?;
             let due = now >= self.meters[app.index()].alone_again && !self.times.is_proven(op, cost);
             due.then(|| (*app, self.times.request_ns(op, cost, objects)))
         };

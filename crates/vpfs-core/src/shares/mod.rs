@@ -286,10 +286,9 @@ impl Shares {
                 // With its first request it stood elsewhere.
                 self.remove(order, next.app);
             }
-            self.orders[order].insert(share, next);
-            true
+            self.orders[order].insert(share, next)
         });
-        if has_changed {
+        if has_changed && share.is_some() {
             self.rise(order, share);
         }
     }
@@ -302,18 +301,18 @@ impl Shares {
 
     /// What is first in `share`, or its tag by the clock of the next one, may have changed.
     fn rise(&mut self, order: usize, share: Option<ShareId>) {
+        let Self { nodes, orders, .. } = self;
+        let order = &mut orders[order];
         let mut at = share;
         while let Some(share) = at {
-            let node = &self.nodes[share.index()];
-            let (parent, order) = (node.policy.parent, &mut self.orders[order]);
-            let first = order.first(Some(share)).copied();
-            let has_changed = match first {
-                Some(first) => {
-                    order.set(parent, Next::new(node.outer(first.tag), first.arrival, first.app, share.into()))
+            let node = &nodes[share.index()];
+            let has_changed = match order.first(Some(share)) {
+                Some(&Next { tag, arrival, app, .. }) => {
+                    order.set(node.policy.parent, Next::new(node.outer(tag), arrival, app, share.into()))
                 }
                 None => order.remove_share(share).is_some(),
             };
-            at = parent.filter(|_| has_changed);
+            at = node.policy.parent.filter(|_| has_changed);
         }
     }
 
@@ -386,8 +385,8 @@ impl Shares {
     pub(crate) fn pass_departures(&mut self, now: VirtualTime) -> VirtualTime {
         let mut now = now;
         while let Some(finish) = self.next_departure() {
-            let first = self.orders[1..].iter().filter_map(|lane| Some(lane.first(None)?.tag)).min();
-            if first.is_none_or(|start| start <= finish) {
+            let mut first = self.orders[1..].iter().filter_map(|lane| lane.first(None)).peekable();
+            if first.peek().is_none() || first.any(|first| first.tag <= finish) {
                 break;
             }
             now = now.max(finish);
@@ -419,8 +418,15 @@ impl Shares {
     }
 
     /// Virtual time is `now`: flows whose finish tag is not after it leave. Amortised over the arrivals.
+    #[inline]
     pub(crate) fn expire(&mut self, now: VirtualTime) {
         let now = now.max(self.latest);
+        if self.next_departure().is_some_and(|finish| finish <= now) {
+            self.expire_until(now);
+        }
+    }
+
+    fn expire_until(&mut self, now: VirtualTime) {
         while let Some(&Next { tag, app, .. }) = self.orders[DEPARTURES].first(None).filter(|first| first.tag <= now) {
             self.remove(DEPARTURES, app);
             self.leave(app, tag);

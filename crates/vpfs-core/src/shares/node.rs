@@ -45,18 +45,19 @@ impl Node {
         seen: 0,
     };
 
-    fn weight(&self) -> u128 {
+    fn weight(&self) -> u64 {
         self.policy.weight.get().into()
     }
 
     /// Its clock when that of what it is in is at `outer`.
     pub(super) fn clock_at(&self, outer: Fine) -> Fine {
-        self.clock + mul_div(outer.saturating_sub(self.seen), self.weight(), self.weights.into())
+        self.clock + mul_div(outer.saturating_sub(self.seen), self.weight(), self.weights)
     }
 
     /// Where a tag by its clock is by the clock of what it is in; a little later if that is not exact.
+    #[inline]
     pub(super) fn outer(&self, tag: VirtualTime) -> VirtualTime {
-        let (tag, by) = (fine(tag), |clock| mul_div(clock, self.weights.into(), self.weight()));
+        let (tag, by) = (fine(tag), |clock| mul_div(clock, self.weights, self.weight()));
         let outer = match tag.checked_sub(self.clock) {
             Some(ahead) => self.seen + by(ahead),
             None => self.seen.saturating_sub(by(self.clock - tag)),
@@ -79,14 +80,20 @@ impl Node {
 
 /// value · numerator / denominator to about 60 bits. The longest time that anything may take is 2¹¹⁰: then the result
 /// is as good as never.
-fn mul_div(value: u128, numerator: u128, denominator: u128) -> u128 {
-    const NEVER: u128 = 1 << 110;
+#[inline]
+fn mul_div(value: u128, numerator: u64, denominator: u64) -> u128 {
     if numerator == denominator {
         return value;
     }
-    if value >> 64 == 0 {
-        return value * numerator / denominator;
-    }
+    // Nearly every product fits, and divisions of 128 bits cost several times those of 64.
+    let product = u64::try_from(value).ok().and_then(|value| value.checked_mul(numerator));
+    product
+        .map_or_else(|| mul_div_of_large(value, numerator.into(), denominator.into()), |it| (it / denominator).into())
+}
+
+#[cold]
+fn mul_div_of_large(value: u128, numerator: u128, denominator: u128) -> u128 {
+    const NEVER: u128 = 1 << 110;
     let bits = |value: u128| u128::BITS - value.leading_zeros();
     let shift = (bits(value) + bits(numerator)).saturating_sub(u128::BITS - 1);
     let scaled = (value >> shift) * numerator / denominator;

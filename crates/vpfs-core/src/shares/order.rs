@@ -84,16 +84,14 @@ impl Order {
         self.heaps.get(*self.homes.get(owner)? as usize)?.get(position)
     }
 
-    /// Sets what is next of something that is in `share`, or in none so far; returns whether that changed.
+    /// Sets what is next of something that is in `share`, or in none so far; returns whether the first there changed.
+    #[inline]
     pub(crate) fn set(&mut self, share: Option<ShareId>, next: Next) -> bool {
-        self.try_replace(share, next).unwrap_or_else(|| {
-            self.insert(share, next);
-            true
-        })
+        self.try_replace(share, next).unwrap_or_else(|| self.insert(share, next))
     }
 
     /// The same for something that is in none.
-    pub(crate) fn insert(&mut self, share: Option<ShareId>, next: Next) {
+    pub(crate) fn insert(&mut self, share: Option<ShareId>, next: Next) -> bool {
         let (owner, heap) = (next.owner(), heap_of(share));
         if owner >= self.homes.len() {
             self.homes.resize(owner + 1, 0);
@@ -102,22 +100,20 @@ impl Order {
             self.heaps.resize_with(heap + 1, Vec::new);
         }
         self.homes[owner] = u32::try_from(heap).expect("as many as shares");
-        Indexed { items: &mut self.heaps[heap], positions: &mut self.positions }.set(next);
+        Indexed { items: &mut self.heaps[heap], positions: &mut self.positions }.set(next)
     }
 
     /// The same for something that is in `share` already; `None` if it is not.
+    #[inline]
     pub(crate) fn try_replace(&mut self, share: Option<ShareId>, next: Next) -> Option<bool> {
         let (owner, heap) = (next.owner(), heap_of(share));
         let position = *self.positions.get(owner)? as usize;
         let items = self.heaps.get_mut(heap).filter(|_| self.homes[owner] as usize == heap)?;
         let has_changed = *items.get(position)? != next;
-        if has_changed {
-            Indexed { items, positions: &mut self.positions }.replace(position, next);
-        }
-        Some(has_changed)
+        Some(has_changed && Indexed { items, positions: &mut self.positions }.replace(position, next))
     }
 
-    /// Nothing of `app` is next any more; returns where it was, if something was.
+    /// Nothing of `app` is next any more; returns where the first changed by that, if it did.
     pub(crate) fn remove(&mut self, app: AppId) -> Option<Option<ShareId>> {
         self.remove_at(Member::App(app).owner())
     }
@@ -130,8 +126,8 @@ impl Order {
     fn remove_at(&mut self, owner: usize) -> Option<Option<ShareId>> {
         let heap = *self.homes.get(owner)?;
         let items = self.heaps.get_mut(heap as usize)?;
-        let was_in = Indexed { items, positions: &mut self.positions }.remove(owner);
-        was_in.then(|| heap.checked_sub(1).map(ShareId))
+        let has_changed = Indexed { items, positions: &mut self.positions }.remove(owner);
+        has_changed.then(|| heap.checked_sub(1).map(ShareId))
     }
 
     #[cfg(test)]

@@ -55,14 +55,14 @@ fn read_copies(table: &Table<'_>, classes: &[Class], files: &Files<'_>) -> Vec<A
 fn read_app(table: &Table<'_>, classes: &[Class], files: &Files<'_>) -> Option<App> {
     let name = super::read_name(table);
     let nodes = table.count("nodes").unwrap_or(1);
-    let (phases, layout) = (read_phases(table), layout::read(table, classes));
+    let (phases, layout, cap) = (read_phases(table), layout::read(table, classes), read_cap(table));
     let workload = workload::read(table, nodes, files)?;
     Some(App {
         weight: table.count("weight").and_then(Weight::new).unwrap_or(Weight::ONE),
         share: table.share_path("share"),
-        cap: read_cap(table),
+        cap,
         target: table.target(),
-        minimum: table.minimum(),
+        minimum: table.minimum(cap),
         latency: table.duration("latency"),
         order: table.count("order").and_then(|order| u16::try_from(order).ok()),
         start: table.duration("start").unwrap_or(Duration::ZERO),

@@ -61,6 +61,9 @@ fn read(root: &Table<'_>, file: &str, files: &Files<'_>) -> Scenario {
     let groups = root.tables("servers", &keys::SERVER_GROUP);
     let apps = app::read(root, &layout::read_classes(&groups), files);
     let policies = read_policies(root, files);
+    let servers: Vec<_> = groups.iter().map(servers::read_group).collect();
+    let minima = apps.iter().filter_map(|app| Some((app.share.as_deref(), app.minimum?)));
+    let shares = root.shares(minima, servers.iter().map(|group| group.count as usize).sum());
     let scenario = Scenario {
         name: root.text("name").map_or_else(file_name, str::to_owned),
         seed: root.number("seed").unwrap_or(1),
@@ -69,13 +72,13 @@ fn read(root: &Table<'_>, file: &str, files: &Files<'_>) -> Scenario {
         wait_limit: root.duration("wait_limit").unwrap_or(Duration::MAX),
         by_server: is_on(root, "by_server"),
         trace: is_on(root, "trace"),
-        servers: groups.iter().map(servers::read_group).collect(),
+        servers,
         jitter: root.duration("jitter").unwrap_or_default(),
         skew: root.duration("skew").unwrap_or_default(),
         node_link: root.has("node_link").then(|| read_node_link(root)),
         peers: servers::read_peers(&root.table("peers", &keys::PEERS)),
         policies,
-        shares: root.shares(),
+        shares,
         apps,
     };
     // What is missing after another problem would be misleading.
