@@ -1,6 +1,7 @@
 //! The timer of a connection.
 
 use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use tokio::time::{Sleep, sleep_until};
 use vpfs_core::Time;
@@ -13,11 +14,11 @@ use crate::clock::Clock;
 pub(crate) struct Alarm(Option<(Time, Pin<Box<Sleep>>)>);
 
 impl Alarm {
-    /// Waits until `deadline`; for ever if there is none. Cancel safe.
-    pub(crate) async fn at(&mut self, clock: &Clock, deadline: Option<Time>) {
+    /// Waits until `deadline`; for ever if there is none.
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>, clock: &Clock, deadline: Option<Time>) -> Poll<()> {
         let Some(deadline) = deadline else {
             self.0 = None;
-            return std::future::pending().await;
+            return Poll::Pending;
         };
         let start = || (deadline, Box::pin(sleep_until(clock.instant(deadline))));
         let (due, sleep) = self.0.get_or_insert_with(start);
@@ -25,19 +26,20 @@ impl Alarm {
             *due = deadline;
             sleep.as_mut().reset(clock.instant(deadline));
         }
-        loop {
-            sleep.as_mut().await;
+        while sleep.as_mut().poll(context).is_ready() {
             if clock.now() >= deadline {
-                return;
+                return Poll::Ready(());
             }
             *due = deadline;
             sleep.as_mut().reset(clock.instant(deadline));
         }
+        Poll::Pending
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
     use std::time::Duration;
 
     use super::*;
@@ -49,13 +51,10 @@ mod tests {
         let (mut alarm, clock) = (Alarm::default(), Clock::start());
         let start = clock.now();
         for &other in before {
-            tokio::select! {
-                biased;
-                () = alarm.at(&clock, Some(start + other * SECOND)) => {}
-                () = std::future::ready(()) => {}
-            }
+            let poll = poll_fn(|context| Poll::Ready(alarm.poll(context, &clock, Some(start + other * SECOND))));
+            assert!(poll.await.is_pending());
         }
-        alarm.at(&clock, Some(start + deadline * SECOND)).await;
+        poll_fn(|context| alarm.poll(context, &clock, Some(start + deadline * SECOND))).await;
         clock.uptime().as_secs()
     }
 
@@ -71,13 +70,11 @@ mod tests {
         let (mut alarm, clock) = (Alarm::default(), Clock::start());
         let start = clock.now();
         for seconds in [1, 2, 7] {
-            alarm.at(&clock, Some(start + seconds * SECOND)).await;
+            poll_fn(|context| alarm.poll(context, &clock, Some(start + seconds * SECOND))).await;
             assert_eq!(clock.uptime().as_secs(), u64::from(seconds));
         }
-        tokio::select! {
-            () = alarm.at(&clock, None) => panic!("no deadline"),
-            () = tokio::time::sleep(10 * SECOND) => {}
-        }
+        let never = poll_fn(|context| alarm.poll(context, &clock, None));
+        assert!(tokio::time::timeout(10 * SECOND, never).await.is_err(), "no deadline");
         assert!(alarm.0.is_none(), "an idle connection has no timer");
     }
 }

@@ -43,6 +43,7 @@ mod shared;
 mod simulation;
 mod sites;
 mod sockets;
+mod stage_watch;
 mod start_error;
 mod state_dir;
 mod stream;
