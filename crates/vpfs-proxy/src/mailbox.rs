@@ -109,7 +109,7 @@ mod tests {
         let (mailbox, mut dispatched) = (Mailbox::default(), Vec::new());
         let wakes = Arc::new(Wakes::default());
         let waker = Arc::clone(&wakes).into();
-        let mut filled = || mailbox.poll_filled(&mut Context::from_waker(&waker)).is_ready();
+        let filled = || mailbox.poll_filled(&mut Context::from_waker(&waker)).is_ready();
         let [first, second] = [1, 2].map(|serial| Dispatched { op: OpId { index: 0, serial }, pieces: None });
         let put = |dispatched| {
             if mailbox.put(dispatched) {

@@ -79,7 +79,7 @@ mod tests {
         let sender = watch::Sender::new(Stage::Serving);
         let mut watch = StageWatch::new(sender.subscribe());
         let [first, second] = [Arc::new(Wakes::default()), Arc::new(Wakes::default())];
-        let mut poll = |wakes: &Arc<Wakes>, watch: &mut StageWatch| {
+        let poll = |wakes: &Arc<Wakes>, watch: &mut StageWatch| {
             watch.poll_changed(&mut Context::from_waker(&Arc::clone(wakes).into())).is_ready()
         };
         assert!(!poll(&first, &mut watch) && !poll(&second, &mut watch) && !poll(&second, &mut watch));
