@@ -7,8 +7,8 @@ use tokio::sync::watch;
 
 use crate::shared::Stage;
 
-/// Looks at the stage before each wait of a connection, which takes neither a lock nor a registration as long as nothing
-/// changes: all connections would take the same lock, for each message.
+/// Looks at the stage before each wait of a connection, which takes neither a lock nor a registration as long as
+/// nothing changes: all connections would take the same lock, for each message.
 pub(crate) struct StageWatch {
     seen: Stage,
     receiver: watch::Receiver<Stage>,

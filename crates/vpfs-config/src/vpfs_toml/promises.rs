@@ -6,8 +6,9 @@ use vpfs_core::{Minimum, Scope};
 
 use super::apps::App;
 use super::rates::Capacity;
-use super::shares::Share;
+use super::shares::{self, Share};
 use crate::schema::reader::Reader;
+use crate::schema::tables::Table;
 use crate::schema::units::Rate;
 
 /// Refuses promises that cannot be kept: in a share, beyond what is promised to it or its cap; all together, beyond
@@ -41,9 +42,23 @@ pub(crate) fn check(
     }
 }
 
-/// Refuses minima in a share, by its path, beyond what is promised to it or its cap; returns those that are in none with
-/// a minimum.
-pub(super) fn check_in_shares<'b>(
+impl Table<'_> {
+    /// The list `share` of the file, for another file than vpfs.toml: one with so many servers and applications with
+    /// these minima, each with the path of the share that it is in.
+    pub fn shares<'b>(
+        &self,
+        minima: impl IntoIterator<Item = (Option<&'b str>, Minimum)>,
+        servers: usize,
+    ) -> Vec<Share> {
+        let (shares, readers) = shares::read(self.reader(), None);
+        check_in_shares((&shares, &readers), minima, servers);
+        shares
+    }
+}
+
+/// Refuses minima in a share, by its path, beyond what is promised to it or its cap; returns those that are in none
+/// with a minimum.
+fn check_in_shares<'b>(
     (shares, readers): (&[Share], &[Reader<'_>]),
     apps: impl IntoIterator<Item = (Option<&'b str>, Minimum)>,
     servers: usize,

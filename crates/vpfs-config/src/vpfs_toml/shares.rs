@@ -2,13 +2,12 @@
 
 use std::collections::HashMap;
 
-use vpfs_core::{Minimum, PolicyKind, SharePolicy};
+use vpfs_core::{PolicyKind, SharePolicy};
 
 use super::apps::weight;
 use super::ignored;
 use super::keys::SHARE;
 use super::paths::read_path;
-use super::promises::check_in_shares;
 use super::rates::{Cap, Capacity, read_cap, read_minimum};
 use crate::schema::reader::Reader;
 use crate::schema::tables::Table;
@@ -24,18 +23,6 @@ pub struct Share {
 }
 
 impl Table<'_> {
-    /// The list `share` of the file, for another file than vpfs.toml: one with so many servers and applications with
-    /// these minima, each with the path of the share that it is in.
-    pub fn shares<'b>(
-        &self,
-        minima: impl IntoIterator<Item = (Option<&'b str>, Minimum)>,
-        servers: usize,
-    ) -> Vec<Share> {
-        let (shares, readers) = read(self.reader(), None);
-        check_in_shares((&shares, &readers), minima, servers);
-        shares
-    }
-
     /// The path of a share.
     pub fn share_path(&self, key: &str) -> Option<String> {
         read_path(self.reader(), key)
@@ -53,7 +40,7 @@ pub(crate) fn read_for<'a>(
     (shares, readers)
 }
 
-fn read<'a>(root: &Reader<'a>, capacity: Option<Capacity>) -> (Vec<Share>, Vec<Reader<'a>>) {
+pub(super) fn read<'a>(root: &Reader<'a>, capacity: Option<Capacity>) -> (Vec<Share>, Vec<Reader<'a>>) {
     let mut lines: HashMap<String, usize> = HashMap::new();
     let (mut list, mut readers) = (Vec::new(), Vec::new());
     for (index, value) in root.list("share").iter().enumerate() {

@@ -519,8 +519,8 @@ mod tests {
         assert!(pace.ceiling.is_some_and(|(rate, _)| rate == 800_000), "{:?}", pace.ceiling);
     }
 
-    /// Symptom: on flash bulk had half of the storage, where three quarters cost others nothing. Cause: latency below the
-    /// best counted as the best, so the mean of noise was an excess.
+    /// Symptom: on flash bulk had half of the storage, where three quarters cost others nothing. Cause: latency below
+    /// the best counted as the best, so the mean of noise was an excess.
     #[test]
     fn noise_is_no_excess() {
         let mut pace = pace();
@@ -535,8 +535,8 @@ mod tests {
         assert!(pace.rate_ppm() > 800_000 && pace.ceiling.is_none(), "{pace:?}");
     }
 
-    /// Symptom: after it had been lowered once, the rate stayed where it was for 15 s. Cause: the step for a window of 100 ms
-    /// was rounded to nothing.
+    /// Symptom: after it had been lowered once, the rate stayed where it was for 15 s. Cause: the step for a window of
+    /// 100 ms was rounded to nothing.
     #[test]
     fn near_the_ceiling_the_rate_is_raised_in_short_windows_as_well() {
         let mut pace = pace();

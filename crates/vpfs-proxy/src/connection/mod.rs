@@ -294,8 +294,8 @@ impl Connection {
         if deadline.is_some_and(|at| at <= now) { self.handle_timeout(now) } else { Ok(()) }
     }
 
-    /// Waits for an event; whether client and server can be read. None starves: both are looked at whenever a wait ends,
-    /// and after it whatever else may have ended it.
+    /// Waits for an event; whether client and server can be read. None starves: both are looked at whenever a wait
+    /// ends, and after it whatever else may have ended it.
     async fn wait(&mut self, interests: [Option<Interest>; 2], deadline: Option<Time>) -> Result<[bool; 2], Failure> {
         let Self { client, server, mailbox, memory, stage, alarm, shared, .. } = self;
         let is_scarce = memory.is_scarce();
@@ -438,9 +438,9 @@ impl Connection {
     }
 
     /// Acknowledges a part of a message at once, of which `count` bytes were read just now. A peer with a small send
-    /// buffer sends the rest only then, and nothing that is sent to it meanwhile could carry the acknowledgement. That of
-    /// a whole message goes with the answer, and the system does not wait with that of more than a segment: to ask for it
-    /// makes another packet for each read.
+    /// buffer sends the rest only then, and nothing that is sent to it meanwhile could carry the acknowledgement. That
+    /// of a whole message goes with the answer, and the system does not wait with that of more than a segment: to ask
+    /// for it makes another packet for each read.
     fn acknowledge_part(&self, side: Side, count: usize) {
         if count > LONGEST_SEGMENT {
             return;

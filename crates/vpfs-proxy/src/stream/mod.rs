@@ -24,8 +24,8 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Waits until one of `interest` is possible, for ever if there is none; whether it can be read. Wakes the task that
-    /// asked last.
+    /// Waits until one of `interest` is possible, for ever if there is none; whether it can be read. Wakes the task
+    /// that asked last.
     pub(crate) fn poll_ready(&self, context: &mut Context<'_>, interest: Option<Interest>) -> Poll<io::Result<bool>> {
         let Some(interest) = interest else { return Poll::Pending };
         let (can_read, can_write) = match self {

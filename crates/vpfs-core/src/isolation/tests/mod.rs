@@ -498,9 +498,9 @@ fn a_steady_state_allocates_nothing() {
 }
 
 /// Symptom: two jobs of weights 3:1 on throttled disks got 0.6 to 4.6 to 1 for two seconds, ten seconds after their
-/// start, and later again. Cause: such a disk serves in bursts, so what a request costs is doubtful again and again, and
-/// they went alone to show it, at each server at another moment. Proof: if their requests are of one class, nobody is
-/// held for that after the second time; if not, the ratio of their costs matters.
+/// start, and later again. Cause: such a disk serves in bursts, so what a request costs is doubtful again and again,
+/// and they went alone to show it, at each server at another moment. Proof: if their requests are of one class, nobody
+/// is held for that after the second time; if not, the ratio of their costs matters.
 #[test]
 fn nobody_goes_alone_again_for_a_cost_that_changes_no_share() {
     for (large, goes_alone) in [(Bytes::kib(4), false), (Bytes::mib(1), true)] {
