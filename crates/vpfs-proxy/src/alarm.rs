@@ -1,7 +1,6 @@
 //! The timer of a connection.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
 
 use tokio::time::{Sleep, sleep_until};
 use vpfs_core::Time;
@@ -14,11 +13,11 @@ use crate::clock::Clock;
 pub(crate) struct Alarm(Option<(Time, Pin<Box<Sleep>>)>);
 
 impl Alarm {
-    /// Waits until `deadline`; for ever if there is none.
-    pub(crate) fn poll(&mut self, context: &mut Context<'_>, clock: &Clock, deadline: Option<Time>) -> Poll<()> {
+    /// Waits until `deadline`; for ever if there is none. Cancel safe.
+    pub(crate) async fn at(&mut self, clock: &Clock, deadline: Option<Time>) {
         let Some(deadline) = deadline else {
             self.0 = None;
-            return Poll::Pending;
+            return std::future::pending().await;
         };
         let start = || (deadline, Box::pin(sleep_until(clock.instant(deadline))));
         let (due, sleep) = self.0.get_or_insert_with(start);
@@ -26,20 +25,19 @@ impl Alarm {
             *due = deadline;
             sleep.as_mut().reset(clock.instant(deadline));
         }
-        while sleep.as_mut().poll(context).is_ready() {
+        loop {
+            sleep.as_mut().await;
             if clock.now() >= deadline {
-                return Poll::Ready(());
+                return;
             }
             *due = deadline;
             sleep.as_mut().reset(clock.instant(deadline));
         }
-        Poll::Pending
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
     use std::time::Duration;
 
     use super::*;
@@ -51,10 +49,13 @@ mod tests {
         let (mut alarm, clock) = (Alarm::default(), Clock::start());
         let start = clock.now();
         for &other in before {
-            let poll = poll_fn(|context| Poll::Ready(alarm.poll(context, &clock, Some(start + other * SECOND))));
-            assert!(poll.await.is_pending());
+            tokio::select! {
+                biased;
+                () = alarm.at(&clock, Some(start + other * SECOND)) => {}
+                () = std::future::ready(()) => {}
+            }
         }
-        poll_fn(|context| alarm.poll(context, &clock, Some(start + deadline * SECOND))).await;
+        alarm.at(&clock, Some(start + deadline * SECOND)).await;
         clock.uptime().as_secs()
     }
 
@@ -70,11 +71,13 @@ mod tests {
         let (mut alarm, clock) = (Alarm::default(), Clock::start());
         let start = clock.now();
         for seconds in [1, 2, 7] {
-            poll_fn(|context| alarm.poll(context, &clock, Some(start + seconds * SECOND))).await;
+            alarm.at(&clock, Some(start + seconds * SECOND)).await;
             assert_eq!(clock.uptime().as_secs(), u64::from(seconds));
         }
-        let never = poll_fn(|context| alarm.poll(context, &clock, None));
-        assert!(tokio::time::timeout(10 * SECOND, never).await.is_err(), "no deadline");
+        tokio::select! {
+            () = alarm.at(&clock, None) => panic!("no deadline"),
+            () = tokio::time::sleep(10 * SECOND) => {}
+        }
         assert!(alarm.0.is_none(), "an idle connection has no timer");
     }
 }

@@ -65,9 +65,8 @@ impl vpfs_node::Outputs<Waiter> for Outputs {
     fn dispatch(&mut self, waiter: &Waiter, request: RequestKey, dispatch: &Dispatch) {
         match waiter {
             Waiter::Session(mailbox, op) => {
-                if mailbox.put(Dispatched { op: *op, pieces: dispatch.pieces }) {
-                    self.dispatched.push(Arc::clone(mailbox));
-                }
+                mailbox.put(Dispatched { op: *op, pieces: dispatch.pieces });
+                self.dispatched.push(Arc::clone(mailbox));
             }
             Waiter::Program(ticket) => self.programs.push((Arc::clone(ticket), request)),
         }

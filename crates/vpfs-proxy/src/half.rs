@@ -1,6 +1,5 @@
 //! One of the two sockets of a connection.
 
-use std::future::poll_fn;
 use std::io;
 
 use bytes::{BufMut, BytesMut};
@@ -61,7 +60,7 @@ impl Half {
     /// thousands, then holds no buffer, and a busy one gets the same memory again.
     pub(crate) fn rest(&mut self) {
         // Otherwise each small message that waits to be sent would keep a buffer of its own.
-        if self.buf.is_empty() && self.buf.capacity() > 0 && self.buf.try_reclaim(READ_SIZE) {
+        if self.buf.is_empty() && self.buf.try_reclaim(READ_SIZE) {
             read_buffers::give_back(std::mem::take(&mut self.buf));
         }
     }
@@ -90,7 +89,10 @@ impl Half {
 
     /// Waits until one of `interest` is possible; for ever if there is none. Cancel safe.
     pub(crate) async fn ready(&self, interest: Option<Interest>) -> io::Result<()> {
-        poll_fn(|context| self.stream.poll_ready(context, interest)).await.map(drop)
+        match interest {
+            Some(interest) => self.stream.ready(interest).await,
+            None => std::future::pending().await,
+        }
     }
 }
 

@@ -43,7 +43,6 @@ mod shared;
 mod simulation;
 mod sites;
 mod sockets;
-mod stage_watch;
 mod start_error;
 mod state_dir;
 mod stream;

@@ -1,9 +1,8 @@
 //! How a gate passes dispatches to a session.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
 
+use tokio::sync::Notify;
 use vpfs_core::Pieces;
 use vpfs_session::OpId;
 
@@ -17,63 +16,42 @@ pub(crate) struct Dispatched {
 /// Dispatched operations of one session. Limited by the number of operations that the session holds.
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
-    inner: Mutex<Inner>,
-    /// Whether the task is to be woken: not while it runs, as it looks here before it waits.
-    is_awaited: AtomicBool,
-}
-
-#[derive(Debug, Default)]
-struct Inner {
-    dispatched: Vec<Dispatched>,
-    /// The task that waited last.
-    waker: Option<Waker>,
+    dispatched: Mutex<Vec<Dispatched>>,
+    notify: Notify,
 }
 
 impl Mailbox {
-    /// Adds one. Whether [`Mailbox::wake`] must follow: separate, because waking a thread is slow and this is called
-    /// under a lock.
-    #[must_use]
-    pub(crate) fn put(&self, dispatched: Dispatched) -> bool {
-        self.lock().dispatched.push(dispatched);
-        self.is_awaited.load(Ordering::Acquire)
+    /// Adds one; [`Mailbox::wake`] must follow. Separate, because waking a thread is slow and this is called under a
+    /// lock.
+    pub(crate) fn put(&self, dispatched: Dispatched) {
+        self.lock().push(dispatched);
     }
 
-    /// Wakes the task that waits by [`Mailbox::poll_filled`].
+    /// Wakes the task that waits in [`Mailbox::filled`].
     pub(crate) fn wake(&self) {
-        if self.is_awaited.swap(false, Ordering::AcqRel) {
-            let waker = self.lock().waker.clone();
-            waker.into_iter().for_each(Waker::wake);
-        }
+        self.notify.notify_one();
     }
 
     /// Moves all into `into`, in order.
     pub(crate) fn take(&self, into: &mut Vec<Dispatched>) {
-        let dispatched = &mut self.lock().dispatched;
-        into.append(dispatched);
-        trim(dispatched);
+        let mut dispatched = self.lock();
+        into.append(&mut dispatched);
+        trim(&mut dispatched);
     }
 
-    /// Waits for a dispatch. [`Mailbox::end_wait`] must follow when the task goes on, for this or another reason.
-    pub(crate) fn poll_filled(&self, context: &mut Context<'_>) -> Poll<()> {
-        let mut inner = self.lock();
-        if !inner.dispatched.is_empty() {
-            return Poll::Ready(());
+    /// Waits for a dispatch; cancel safe.
+    pub(crate) async fn filled(&self) {
+        loop {
+            self.notify.notified().await;
+            // A session whose own input dispatches an operation takes it at once; then the notification is stale.
+            if !self.lock().is_empty() {
+                return;
+            }
         }
-        match &mut inner.waker {
-            Some(waker) => waker.clone_from(context.waker()),
-            none => *none = Some(context.waker().clone()),
-        }
-        self.is_awaited.store(true, Ordering::Release);
-        Poll::Pending
     }
 
-    /// The task runs: it need not be woken for what it dispatches itself.
-    pub(crate) fn end_wait(&self) {
-        self.is_awaited.store(false, Ordering::Release);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Vec<Dispatched>> {
+        self.dispatched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -89,45 +67,26 @@ pub(crate) fn trim<T>(vec: &mut Vec<T>) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::AtomicUsize;
-    use std::task::Wake;
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
 
     use super::*;
 
-    #[derive(Default)]
-    struct Wakes(AtomicUsize);
-
-    impl Wake for Wakes {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-
     #[test]
-    fn a_task_is_woken_once_and_only_while_it_waits() {
+    fn dispatches_that_were_taken_do_not_wake_the_task() {
         let (mailbox, mut dispatched) = (Mailbox::default(), Vec::new());
-        let wakes = Arc::new(Wakes::default());
-        let waker = Arc::clone(&wakes).into();
-        let filled = || mailbox.poll_filled(&mut Context::from_waker(&waker)).is_ready();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut filled = pin!(mailbox.filled());
         let [first, second] = [1, 2].map(|serial| Dispatched { op: OpId { index: 0, serial }, pieces: None });
-        let put = |dispatched| {
-            if mailbox.put(dispatched) {
-                mailbox.wake();
-            }
-            wakes.0.load(Ordering::SeqCst)
-        };
-        assert_eq!(put(first), 0, "nobody waits");
-        assert!(filled());
+        mailbox.put(first);
         mailbox.take(&mut dispatched);
-        assert!(!filled());
-        mailbox.end_wait();
-        assert_eq!(put(first), 0, "it runs");
+        mailbox.wake();
+        assert!(filled.as_mut().poll(&mut context).is_pending());
+        mailbox.put(second);
+        mailbox.wake();
+        assert!(filled.as_mut().poll(&mut context).is_ready());
         mailbox.take(&mut dispatched);
-        assert!(!filled());
-        assert_eq!([put(second), put(first)], [1, 1]);
-        assert!(filled());
-        mailbox.take(&mut dispatched);
-        assert_eq!(dispatched, [first, first, second, first]);
+        assert_eq!(dispatched, [first, second]);
     }
 }

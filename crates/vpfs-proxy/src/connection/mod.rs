@@ -1,15 +1,12 @@
 //! One client connection: opens its server connection and moves bytes as its [`Session`] directs, in any protocol.
 
-use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use bytes::BytesMut;
-use tokio::io::Interest;
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use vpfs_core::Time;
 use vpfs_session::{Action, CloseReason, Completed, Outcome, Session, Side, Suspended, User};
 
@@ -29,16 +26,12 @@ use crate::read_buffers::READ_SIZE;
 use crate::requests::Requests;
 use crate::shared::{Shared, Stage, reached};
 use crate::sockets::reset_on_close;
-use crate::stage_watch::StageWatch;
 use crate::stream::Stream;
 #[cfg(test)]
 use crate::stream::simulated;
 
 /// After moving this number of bytes, a task yields to the others of its thread, even if it could move more at once.
 const TURN: usize = 1 << 20;
-
-/// No segment of TCP has more bytes.
-const LONGEST_SEGMENT: usize = 64 << 10;
 
 /// How a connection ended without a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,7 +173,7 @@ struct Connection {
     dispatched: Vec<Dispatched>,
     identity: ClientIdentity,
     memory: Share,
-    stage: StageWatch,
+    stage: watch::Receiver<Stage>,
     alarm: Alarm,
     /// What another process needs to continue.
     suspended: Option<Suspended>,
@@ -218,7 +211,7 @@ impl Connection {
             dispatched: Vec::new(),
             identity,
             memory,
-            stage: StageWatch::new(shared.stage()),
+            stage: shared.stage(),
             alarm: Alarm::default(),
             suspended: None,
             turn: 0,
@@ -233,7 +226,7 @@ impl Connection {
         self.catch_up();
         loop {
             // Once for each turn: a change after this wakes the next wait, so none is overlooked.
-            let stage = self.stage.look();
+            let stage = *self.stage.borrow_and_update();
             self.suspend(stage);
             self.settle()?;
             // What was sent just now may have been the last that was in progress; nothing else may ever arrive.
@@ -279,44 +272,28 @@ impl Connection {
     async fn step(&mut self) -> Result<(), Failure> {
         self.rest();
         let (from_client, from_server) = (self.client_room() > 0, self.server_room() > 0);
-        let interests = [
-            self.client.interest(from_client, !self.session.to_client().is_empty()),
-            self.server.interest(from_server, !self.session.to_server().is_empty()),
-        ];
+        let client_interest = self.client.interest(from_client, !self.session.to_client().is_empty());
+        let server_interest = self.server.interest(from_server, !self.session.to_server().is_empty());
+        let is_scarce = self.memory.is_scarce();
         let deadline = self.deadline();
-        let can_read = self.wait(interests, deadline).await?;
+        // In a fixed order, so that a simulation can be repeated. None starves: whatever ends the wait, both sides are
+        // read, and the deadline is looked at.
+        tokio::select! {
+            biased;
+            ready = self.client.ready(client_interest) => ready.map_err(io_error(Side::Client))?,
+            ready = self.server.ready(server_interest) => ready.map_err(io_error(Side::Server))?,
+            () = self.mailbox.filled() => {}
+            () = self.memory.eased(), if is_scarce => {}
+            _ = self.stage.changed() => {}
+            () = self.alarm.at(&self.shared.clock, deadline) => {}
+        }
         let now = self.shared.clock.now();
         if !from_client {
             self.session.client_waited(now);
         }
         // What arrived in time counts, even if it is read only now.
-        self.read(now, can_read)?;
+        self.read(now)?;
         if deadline.is_some_and(|at| at <= now) { self.handle_timeout(now) } else { Ok(()) }
-    }
-
-    /// Waits for an event; whether client and server can be read. None starves: both are looked at whenever a wait
-    /// ends, and after it whatever else may have ended it.
-    async fn wait(&mut self, interests: [Option<Interest>; 2], deadline: Option<Time>) -> Result<[bool; 2], Failure> {
-        let Self { client, server, mailbox, memory, stage, alarm, shared, .. } = self;
-        let is_scarce = memory.is_scarce();
-        let mut eased = pin!(memory.eased());
-        let ended = poll_fn(|context| {
-            let from_client = client.stream.poll_ready(context, interests[0]).map_err(io_error(Side::Client))?;
-            let from_server = server.stream.poll_ready(context, interests[1]).map_err(io_error(Side::Server))?;
-            let is_over = from_client.is_ready()
-                || from_server.is_ready()
-                || mailbox.poll_filled(context).is_ready()
-                || is_scarce && eased.as_mut().poll(context).is_ready()
-                || stage.poll_changed(context).is_ready()
-                || alarm.poll(context, &shared.clock, deadline).is_ready();
-            if !is_over {
-                return Poll::Pending;
-            }
-            Poll::Ready(Ok([from_client, from_server].map(|ready| ready == Poll::Ready(true))))
-        });
-        let ended = ended.await;
-        mailbox.end_wait();
-        ended
     }
 
     /// Gives back what only a busy connection needs.
@@ -405,9 +382,9 @@ impl Connection {
         }
     }
 
-    /// Reads available bytes from sockets that can be read, as far as the session wants them and memory allows.
-    fn read(&mut self, now: Time, [from_client, from_server]: [bool; 2]) -> Result<(), Failure> {
-        let room = if from_client { self.client_room() } else { 0 };
+    /// Reads available bytes from both sockets, as far as the session wants them and memory allows.
+    fn read(&mut self, now: Time) -> Result<(), Failure> {
+        let room = self.client_room();
         if room > 0
             && !self.client.eof
             && let Some(count) = self.client.try_read(room).map_err(io_error(Side::Client))?
@@ -416,9 +393,9 @@ impl Connection {
             self.recognise();
             self.session.handle_client(now, &mut self.client.buf);
             self.report_ends();
-            self.acknowledge_part(Side::Client, count);
+            self.acknowledge_part(Side::Client);
         }
-        let room = if from_server { self.server_room() } else { 0 };
+        let room = self.server_room();
         if room == 0 || self.server.eof {
             return Ok(());
         }
@@ -427,7 +404,7 @@ impl Connection {
             Ok(Some(count)) => {
                 self.turn += count;
                 self.session.handle_server(now, &mut self.server.buf);
-                self.acknowledge_part(Side::Server, count);
+                self.acknowledge_part(Side::Server);
             }
             // What it sent before that is the client's, so this is an orderly end: a reset would overtake it.
             Err(_) if !self.session.to_client().is_empty() => self.server.eof = true,
@@ -437,14 +414,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Acknowledges a part of a message at once, of which `count` bytes were read just now. A peer with a small send
-    /// buffer sends the rest only then, and nothing that is sent to it meanwhile could carry the acknowledgement. That
-    /// of a whole message goes with the answer, and the system does not wait with that of more than a segment: to ask
-    /// for it makes another packet for each read.
-    fn acknowledge_part(&self, side: Side, count: usize) {
-        if count > LONGEST_SEGMENT {
-            return;
-        }
+    /// Acknowledges a part of a message at once. A peer with a small send buffer sends the rest only then, and nothing
+    /// that is sent to it meanwhile could carry the acknowledgement. That of a whole message goes with the answer.
+    fn acknowledge_part(&self, side: Side) {
         let half = match side {
             Side::Client => &self.client,
             Side::Server => &self.server,
@@ -538,10 +510,9 @@ impl Connection {
 
     /// Gives a client time to receive its last replies before the reset.
     async fn end_quietly(&mut self) {
-        let mut stage = self.shared.stage();
         tokio::select! {
             () = tokio::time::sleep(self.listener.interposer.quiet_at_end()) => {}
-            () = reached(&mut stage, Stage::Stopped) => {}
+            () = reached(&mut self.stage, Stage::Stopped) => {}
         }
         self.client.stream.reset_on_close();
     }

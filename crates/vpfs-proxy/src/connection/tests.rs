@@ -104,12 +104,12 @@ async fn an_aborted_task_frees_its_slots() {
 async fn a_hand_over_that_begins_in_the_middle_of_a_turn_is_noticed() {
     let place = Place::new().await;
     let (_client, _server, mut connection) = place.connection().await;
-    let stage = connection.stage.look();
+    let stage = *connection.stage.borrow_and_update();
     connection.suspend(stage);
     place.shared.enter(Stage::HandingOver);
     assert_eq!(connection.end(stage), None);
-    assert!(connection.stage.has_changed(), "otherwise nothing ends its next wait");
-    let stage = connection.stage.look();
+    assert!(connection.stage.has_changed().unwrap(), "otherwise nothing ends its next wait");
+    let stage = *connection.stage.borrow_and_update();
     connection.suspend(stage);
     assert_eq!(connection.end(stage), Some(End::HandedOver));
 }
@@ -182,7 +182,7 @@ async fn the_first_part_of_a_message_is_acknowledged_at_once() {
             socket(half).set_tcp_quickack(false).unwrap();
             peer.write_all(part).await.unwrap();
             half.ready(Some(Interest::READABLE)).await.unwrap();
-            connection.read(connection.shared.clock.now(), [true; 2]).unwrap();
+            connection.read(connection.shared.clock.now()).unwrap();
             connection.settle().unwrap();
             let half = if side == Side::Client { &connection.client } else { &connection.server };
             assert_eq!(socket(half).tcp_quickack().unwrap(), !is_whole, "{side}, {} bytes", part.len());

@@ -24,20 +24,16 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Waits until one of `interest` is possible, for ever if there is none; whether it can be read. Wakes the task
-    /// that asked last.
-    pub(crate) fn poll_ready(&self, context: &mut Context<'_>, interest: Option<Interest>) -> Poll<io::Result<bool>> {
-        let Some(interest) = interest else { return Poll::Pending };
-        let (can_read, can_write) = match self {
-            // Not `ready()`, which enters a list for each wait and leaves it again.
-            Self::Tcp(stream) => (
-                interest.is_readable() && stream.poll_read_ready(context)?.is_ready(),
-                interest.is_writable() && stream.poll_write_ready(context)?.is_ready(),
-            ),
+    /// Waits until one of `interest` is possible. Cancel safe.
+    pub(crate) async fn ready(&self, interest: Interest) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.ready(interest).await.map(drop),
             #[cfg(test)]
-            Self::Simulated(socket) => socket.poll_ready(context, interest),
-        };
-        if can_read || can_write { Poll::Ready(Ok(can_read)) } else { Poll::Pending }
+            Self::Simulated(socket) => {
+                socket.ready(interest).await;
+                Ok(())
+            }
+        }
     }
 
     /// Reads what is available, as far as `buf` has room; 0 at the end of file.

@@ -2,16 +2,15 @@
 //! as TCP connections do: orderly, or with a reset that overtakes bytes.
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::{Context, Poll, Waker};
 
 use bytes::BufMut;
 use rand::RngExt;
 use rand::rngs::SmallRng;
 use tokio::io::Interest;
+use tokio::sync::Notify;
 
 /// The source of everything random in a simulation.
 pub(crate) type Randomness = Arc<Mutex<SmallRng>>;
@@ -34,8 +33,8 @@ struct Wire {
 
 struct Shared {
     wire: Mutex<Wire>,
-    /// Who waits for a change, by side.
-    waiting: Mutex<[Vec<Waker>; 2]>,
+    /// By the side that waits.
+    changed: [Notify; 2],
     capacity: usize,
     random: Randomness,
 }
@@ -52,7 +51,7 @@ pub(crate) struct Socket {
 pub(crate) fn pair(random: &Randomness, capacity: usize, addresses: [SocketAddr; 2]) -> [Socket; 2] {
     let wire = Mutex::new(Wire { pipes: Default::default(), gone: [false; 2], was_reset: false });
     let random = Arc::clone(random);
-    let shared = Arc::new(Shared { wire, waiting: Mutex::default(), capacity, random });
+    let shared = Arc::new(Shared { wire, changed: Default::default(), capacity, random });
     [0, 1].map(|side| Socket { shared: Arc::clone(&shared), side, resets: Mutex::new(false), addresses })
 }
 
@@ -62,16 +61,12 @@ impl Socket {
     }
 
     pub(crate) async fn ready(&self, interest: Interest) {
-        let is_ready = |context: &Context<'_>| self.poll_ready(context, interest) != (false, false);
-        poll_fn(|context| if is_ready(context) { Poll::Ready(()) } else { Poll::Pending }).await;
-    }
-
-    /// Whether it can be read and written, as far as that is of interest; if not, the task is woken at a change.
-    pub(crate) fn poll_ready(&self, context: &Context<'_>, interest: Interest) -> (bool, bool) {
-        // Before the look, so that no change is missed.
-        self.shared.waiting.lock().unwrap()[self.side].push(context.waker().clone());
-        let is = |one: Interest, wanted| wanted && self.is_ready(one);
-        (is(Interest::READABLE, interest.is_readable()), is(Interest::WRITABLE, interest.is_writable()))
+        loop {
+            if self.is_ready(interest) {
+                return;
+            }
+            self.shared.changed[self.side].notified().await;
+        }
     }
 
     fn is_ready(&self, interest: Interest) -> bool {
@@ -161,8 +156,7 @@ impl Socket {
         wire.was_reset |= unread || *self.resets.lock().unwrap();
         wire.pipes[self.side].ended = true;
         drop(wire);
-        self.tell(self.side);
-        self.tell_peer();
+        self.shared.changed.iter().for_each(Notify::notify_waiters);
     }
 
     fn wire(&self) -> MutexGuard<'_, Wire> {
@@ -170,12 +164,7 @@ impl Socket {
     }
 
     fn tell_peer(&self) {
-        self.tell(1 - self.side);
-    }
-
-    fn tell(&self, side: usize) {
-        let waiting = std::mem::take(&mut self.shared.waiting.lock().unwrap()[side]);
-        waiting.into_iter().for_each(Waker::wake);
+        self.shared.changed[1 - self.side].notify_waiters();
     }
 }
 

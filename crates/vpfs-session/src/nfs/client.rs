@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use vpfs_core::Time;
 use vpfs_wire::nfs::{Call, Credential, MAX_RECORD, Message, Record};
 
@@ -38,7 +38,8 @@ impl Messages {
         let len = record.len;
         match self.look_at(core, &record, &buf[..len])? {
             Found::Call(tag, Plan { class, carried, order, numbered, .. }, detail) => {
-                let message = take(buf, len);
+                let bytes = buf.split_to(len).freeze();
+                let message = if len < KEPT_LEN { Bytes::copy_from_slice(&bytes) } else { bytes };
                 let (detail_bytes, expected) = (0, 0);
                 core.arrive(
                     now,
@@ -85,16 +86,6 @@ impl Messages {
         }
         self.user.clone()
     }
-}
-
-/// The record of this length at the start of `buf`.
-fn take(buf: &mut BytesMut, len: usize) -> Bytes {
-    if len >= KEPT_LEN {
-        return buf.split_to(len).freeze();
-    }
-    let record = Bytes::copy_from_slice(&buf[..len]);
-    buf.advance(len);
-    record
 }
 
 fn content(call: &Call<'_>, record: &Record, plan: &Plan) -> Content {
