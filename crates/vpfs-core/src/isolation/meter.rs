@@ -287,8 +287,8 @@ impl Meter {
     ///
     /// The best is the latency while bulk is dispatched at the floor (`at_floor`), or less than half of that. What is
     /// below the best is noise just as what is above it, and counts: otherwise noise alone would add up to an excess.
-    /// It is tolerable if it costs a process that waits for each request at most a sixteenth of its speed. Where the
-    /// cycle is long because most requests go to other servers, at most two fifths of the best are tolerable.
+    /// An excess is tolerable if it costs a process that waits for each request at most a sixteenth of its speed. Where
+    /// the cycle is long because most requests go to other servers, at most two fifths of the best are tolerable.
     /// `tolerance_ppm` reduces this where requests are served one after another: there, others lose whatever bulk gets
     /// beyond its share by weight.
     pub(super) fn excess(&mut self, now: Time, bulk: u32, at_floor: bool, tolerance_ppm: u64) -> Option<i64> {
