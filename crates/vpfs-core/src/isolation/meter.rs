@@ -306,13 +306,13 @@ impl Meter {
         // The time that a process takes for one request and until it sends the next one.
         let cycle = elapsed * latency.processes.max(1) / latency.samples;
         let tolerable = (cycle / 16).min((best * 2 / 5).max(cycle / 100));
-        let tolerable_ns = tolerable.as_nanos() * u128::from(tolerance_ppm) / 1_000_000;
-        let beyond = i128::try_from(mean.as_nanos()).ok()? - i128::try_from(best.as_nanos()).ok()?;
-        let tolerable_ns = tolerable_ns.max(Latency::NOISE.as_nanos());
-        let excess = beyond * 1000 / i128::try_from(tolerable_ns).unwrap_or(i128::MAX);
+        let ns = |duration: Duration| i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
+        let tolerable = tolerable.as_nanos() * u128::from(tolerance_ppm) / 1_000_000;
+        let tolerable_ns = i64::try_from(tolerable).unwrap_or(i64::MAX).max(ns(Latency::NOISE));
+        let excess = (ns(mean) - ns(best)).saturating_mul(1000) / tolerable_ns;
         latency.restart(now);
         latency.processes = self.outstanding.max(latency.processes - latency.processes / 8);
-        Some(late.unwrap_or(i64::try_from(excess).unwrap_or(i64::MAX)))
+        Some(late.unwrap_or(excess))
     }
 
     /// Returns the promised latency, and one that is kept, if more than one in ten (one in twenty) of at least eight

@@ -355,7 +355,7 @@ impl Pace {
         }
         // Where congestion is visible, bulk has already been slowed down.
         let most = if self.visible { Self::LOWER_VISIBLE_PERCENT } else { Self::LOWER_PERCENT };
-        let percent = (excess.saturating_sub(1000).unsigned_abs() / 200).clamp(Self::LOWER_LEAST_PERCENT, most);
+        let percent = ((excess - Self::HURT).unsigned_abs() / 200).clamp(Self::LOWER_LEAST_PERCENT, most);
         self.rate_ppm = (rate - rate * percent / 100).max(self.floor_ppm);
         // Latency at the old rate is no indication for the new one.
         self.trend = Self::CALM;
@@ -543,14 +543,15 @@ mod tests {
         pace.control(ms(100), Some(0), false);
         pace.rate_ppm = 600_000;
         pace.control(ms(200), Some(Pace::HURT_BY_FAR), false);
-        let lowered = pace.rate_ppm;
+        let near = 570_000;
+        pace.rate_ppm = near;
         for now in (1500..10_000).step_by(100).map(ms) {
             pace.on_protecting(now);
             pace.on_issue(now, COST, true);
             let _ = pace.try_issue(now);
             pace.control(now, Some(0), false);
         }
-        assert!(pace.rate_ppm > lowered + lowered / 100, "{lowered} {}", pace.rate_ppm);
+        assert!(pace.rate_ppm > near + near / 100, "{}", pace.rate_ppm);
     }
 
     /// Symptom: bulk got four fifths of what the best cap gives it. Cause: after it had waited inside the storage, its
