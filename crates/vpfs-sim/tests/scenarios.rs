@@ -97,7 +97,7 @@ fn minima_are_no_more_than_caps_and_those_of_shares() {
     let expected = [
         "my.toml:3: share.p.server_min_rate: is less than what has minima in it needs together, 6MB/s; raise it, or \
          lower those",
-        "my.toml:12: app.min_rate: is more than its cap; lower it, or raise the cap",
+        "my.toml:13: app.min_rate: is more than its cap; lower it, or raise the cap",
     ];
     assert_eq!(problems(&text), expected.join("\n"));
 }
