@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use vpfs_core::fairness::unfairness;
+use vpfs_core::fairness::{jain_index, unfairness};
 use vpfs_core::{Bytes, Weight};
 
 use super::outcome::{AppOutcome, Outcome};
@@ -141,12 +141,28 @@ impl Cases<'_> {
         Some(rate("", policy)? / rate("capped", "fifo")?)
     }
 
-    /// The service of the first of two applications that do the same work, relative to the second's, for as long as
-    /// both run: from the times at which they end, if all service in a unit of time is the same.
-    fn service(&self, variant: &str, policy: &str) -> Option<f64> {
+    /// The metadata operations of two applications in each second in which both have some.
+    fn both(&self, variant: &str, policy: &str) -> Option<impl Iterator<Item = [u64; 2]>> {
         let outcome = self.of(variant, policy)?;
-        let seconds = |app| outcome.app(app).map(|app| app.seconds);
-        Some(1.0 / (2.0 * seconds("app1")? / seconds("app2")? - 1.0))
+        let series = |app| outcome.app(app).map(|app| app.operations_series.iter().copied());
+        let pairs = series("app1")?.zip(series("app2")?).map(|(first, second)| [first, second]);
+        Some(pairs.filter(|[first, second]| *first > 0 && *second > 0))
+    }
+
+    /// Those of the first one relative to those of the second.
+    fn service(&self, variant: &str, policy: &str) -> Option<f64> {
+        let sum = |sum: [u64; 2], second: [u64; 2]| [sum[0] + second[0], sum[1] + second[1]];
+        let [first, second] = self.both(variant, policy)?.fold([0, 0], sum);
+        Some(first as f64 / second as f64)
+    }
+
+    /// The mean of Jain's index in these seconds, with twice the weight for the first one.
+    fn jain(&self, policy: &str) -> Option<f64> {
+        let weights = [2, 1].map(Weight::new);
+        let index =
+            |[first, second]: [u64; 2]| Some(jain_index(&[(Bytes(first), weights[0]?), (Bytes(second), weights[1]?)]));
+        let indices: Vec<f64> = self.both("2:1", policy)?.map(index).collect::<Option<_>>()?;
+        Some(indices.iter().sum::<f64>() / indices.len() as f64)
     }
 
     /// How much more throughput the only application has with some stripes than with others, in %.
@@ -387,7 +403,7 @@ const ALL: &[Experiment] = &[
         text: scenario!("vpfs-plus-9"),
         title: "vPFS+ Fig. 9: service of the first of two metadata applications, of the second",
         scaled: "32 processes each instead of 64, four servers instead of eight, 50 items instead of 1000, no data. \
-                 From the times at which the two end, which do the same.",
+                 Operations in the seconds in which both have some, and the mean of Jain's index in these.",
         servers: None,
         is_simulated: true,
         variants: &[("1:1", &[("app.0.weight", "1")]), ("2:1", &[])],
@@ -517,6 +533,48 @@ const ALL: &[Experiment] = &[
             row("BTIO", Some(163.5), |cases| cases.more("BTIO, by speed", "BTIO")),
         ],
     },
+    Experiment {
+        name: "harl-10-3-1",
+        text: scenario!("harl-7"),
+        title: "HARL Fig. 10: the same with three slow servers and a fast one",
+        scaled: "as harl-7, with other numbers of servers.",
+        servers: Some("the last one with a disk of 45 MB/s and 900 I/Os a second"),
+        is_simulated: true,
+        variants: &[
+            ("writes", &[FAST_1[0], FAST_1[1]]),
+            ("writes, by speed", &[FAST_1[0], FAST_1[1], BY_SPEED_3_1]),
+            ("writes, fast only", &[FAST_1[0], FAST_1[1], FAST_ONLY_3_1[0], FAST_ONLY_3_1[1]]),
+            ("reads", &[FAST_1[0], FAST_1[1], READ]),
+            ("reads, by speed", &[FAST_1[0], FAST_1[1], READ, BY_SPEED_3_1]),
+            ("reads, fast only", &[FAST_1[0], FAST_1[1], READ, FAST_ONLY_3_1[0], FAST_ONLY_3_1[1]]),
+        ],
+        rows: NUMBERS_OF_SERVERS,
+    },
+    Experiment {
+        name: "harl-10-1-3",
+        text: scenario!("harl-7"),
+        title: "HARL Fig. 10: the same with one slow server and three fast ones",
+        scaled: "as harl-7, with other numbers of servers.",
+        servers: Some("the last three with disks of 45 MB/s and 900 I/Os a second"),
+        is_simulated: true,
+        variants: &[
+            ("writes", &[FAST_3[0], FAST_3[1]]),
+            ("writes, by speed", &[FAST_3[0], FAST_3[1], BY_SPEED_1_3]),
+            ("writes, fast only", &[FAST_3[0], FAST_3[1], FAST_ONLY_1_3[0], FAST_ONLY_1_3[1]]),
+            ("reads", &[FAST_3[0], FAST_3[1], READ]),
+            ("reads, by speed", &[FAST_3[0], FAST_3[1], READ, BY_SPEED_1_3]),
+            ("reads, fast only", &[FAST_3[0], FAST_3[1], READ, FAST_ONLY_1_3[0], FAST_ONLY_1_3[1]]),
+        ],
+        rows: NUMBERS_OF_SERVERS,
+    },
+];
+
+/// HARL Fig. 10. The paper has one gain for 7:1 and 2:6 together, and in text what a class of servers is used for.
+const NUMBERS_OF_SERVERS: &[Row] = &[
+    row("reads", None, |cases| cases.more("reads, by speed", "reads")),
+    row("reads, on the fast ones only", None, |cases| cases.more("reads, fast only", "reads")),
+    row("writes", None, |cases| cases.more("writes, by speed", "writes")),
+    row("writes, on the fast ones only", None, |cases| cases.more("writes, fast only", "writes")),
 ];
 
 /// Fig. 9.
@@ -525,6 +583,9 @@ const SHARES_OF_METADATA: &[Row] = &[
     row("1:1, SFQ(D)+", Some(1.0), |cases| cases.service("1:1", "SFQ(D)+")),
     row("2:1, SFQ(D)+", Some(2.0), |cases| cases.service("2:1", "SFQ(D)+")),
     row("2:1, SFQ(D)+, D = 4", None, |cases| cases.service("2:1", "SFQ(D)+, D = 4")),
+    row("Jain's index, no proxy", None, |cases| cases.jain(NO_PROXY)),
+    row("Jain's index, SFQ(D)+", Some(0.95), |cases| cases.jain("SFQ(D)+")),
+    row("Jain's index, SFQ(D)+, D = 4", None, |cases| cases.jain("SFQ(D)+, D = 4")),
 ];
 
 /// Fig. 10.
@@ -562,6 +623,12 @@ const EQUAL_256K: (&str, &str) = ("app.0.strips", "\"0:256K;1:256K;2:256K;3:256K
 const BY_SPEED: (&str, &str) = ("app.0.strips", "\"0:64K;1:64K;2:192K;3:192K\"");
 /// What the paper finds for calls of 128 KiB.
 const FAST_ONLY: [(&str, &str); 2] = [("app.0.servers", "[\"2-3\"]"), ("app.0.strips", "\"0:64K;1:64K\"")];
+const FAST_1: [(&str, &str); 2] = [("servers.0.count", "3"), ("servers.1.count", "1")];
+const FAST_3: [(&str, &str); 2] = [("servers.0.count", "1"), ("servers.1.count", "3")];
+const BY_SPEED_3_1: (&str, &str) = ("app.0.strips", "\"0:64K;1:64K;2:64K;3:192K\"");
+const BY_SPEED_1_3: (&str, &str) = ("app.0.strips", "\"0:64K;1:192K;2:192K;3:192K\"");
+const FAST_ONLY_3_1: [(&str, &str); 2] = [("app.0.servers", "[\"3\"]"), ("app.0.strips", "\"0:64K\"")];
+const FAST_ONLY_1_3: [(&str, &str); 2] = [("app.0.servers", "[\"1-3\"]"), ("app.0.strips", "\"0:64K;1:64K;2:64K\"")];
 const BTIO: [(&str, &str); 4] = [
     ("app.0.ior", ""),
     ("app.0.phases", ""),
@@ -612,6 +679,7 @@ mod tests {
             io_seconds: 1.0,
             bytes: 1,
             bytes_series: vec![1; 65],
+            operations_series: vec![1; 9],
             operations: 1,
             mean_latency_seconds: 1.0,
             p95_latency_seconds: Some(1.0),

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use vpfs_model::Latency;
 use vpfs_sim::{App, AppResults, Results};
-use vpfs_testbed::load::measure::{PhaseReport, Report};
+use vpfs_testbed::load::measure::{PhaseReport, Report, Sample};
 
 use super::part::counts;
 
@@ -32,6 +32,9 @@ pub(super) struct AppOutcome {
     pub(super) p95_latency_seconds: Option<f64>,
     /// Bytes in each second since the start of the first application.
     pub(super) bytes_series: Vec<u64>,
+    /// Metadata operations likewise; simulated, those at the servers.
+    #[serde(default)]
+    pub(super) operations_series: Vec<u64>,
     /// Live: operations and bytes a second by phase.
     pub(super) phases: Vec<PhaseRate>,
 }
@@ -79,6 +82,7 @@ impl AppOutcome {
             mean_latency_seconds: mean(&[app.read, app.write, app.metadata]),
             p95_latency_seconds: Some(p95(&[app.read, app.write, app.metadata])),
             bytes_series: app.bytes_series.clone(),
+            operations_series: app.metadata_series.clone(),
             phases: Vec::new(),
         }
     }
@@ -88,6 +92,7 @@ impl AppOutcome {
         let phases: Vec<&PhaseReport> = report.phases.iter().filter(|report| counts(app, report.phase)).collect();
         let latencies: Vec<Latency> = phases.iter().map(|report| report.latency).collect();
         let before = std::iter::repeat_n(0, usize::try_from(app.start.as_secs()).unwrap_or_default());
+        let series = |of: fn(&Sample) -> u64| before.clone().chain(report.timeline.samples.iter().map(of)).collect();
         let rate = |report: &&PhaseReport| PhaseRate {
             phase: report.phase.to_string(),
             operations_per_second: report.operations_per_second,
@@ -101,7 +106,8 @@ impl AppOutcome {
             operations: phases.iter().map(|report| report.operations).sum(),
             mean_latency_seconds: mean(&latencies),
             p95_latency_seconds: Some(p95(&latencies)),
-            bytes_series: before.chain(report.timeline.samples.iter().map(|sample| sample.bytes)).collect(),
+            bytes_series: series(|sample| sample.bytes),
+            operations_series: series(|sample| sample.operations),
             phases: phases.iter().map(rate).collect(),
         }
     }
