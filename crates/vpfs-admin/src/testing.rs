@@ -71,7 +71,7 @@ fn snapshot(apps: &[&str]) -> Snapshot {
         at: Time::from_millis(60_000),
         policy: PolicyKind::Isolation,
         learned: Some(Learned::Isolation(learned)),
-        limits: Limits { window: Some(SECOND / 50), pace_ppm: Some(250_000) },
+        limits: Limits { window: Some(SECOND / 50), pace_ppm: Some(250_000), ..Limits::default() },
         queued: apps.len(),
         outstanding: apps.len(),
         busy: 40 * SECOND,

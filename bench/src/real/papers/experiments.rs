@@ -129,6 +129,12 @@ impl Cases<'_> {
         Some(self.of("", policy)?.app(app)?.p95_latency_seconds? * 1e3)
     }
 
+    /// The mean of the depth in these seconds.
+    fn depth(&self, policy: &str, seconds: Range<usize>) -> Option<f64> {
+        let depths = self.of("", policy)?.depth_series.get(seconds)?;
+        Some(depths.iter().sum::<f64>() / depths.len() as f64)
+    }
+
     /// The calls of the application with a deadline, relative to alone.
     fn small(&self, variant: &str, policy: &str) -> Option<f64> {
         let rate = |variant, policy| operations(self.of(variant, policy)?.app("small")?);
@@ -141,28 +147,25 @@ impl Cases<'_> {
         Some(rate("", policy)? / rate("capped", "fifo")?)
     }
 
-    /// The metadata operations of two applications in each second in which both have some.
-    fn both(&self, variant: &str, policy: &str) -> Option<impl Iterator<Item = [u64; 2]>> {
-        let outcome = self.of(variant, policy)?;
-        let series = |app| outcome.app(app).map(|app| app.operations_series.iter().copied());
-        let pairs = series("app1")?.zip(series("app2")?).map(|(first, second)| [first, second]);
-        Some(pairs.filter(|[first, second]| *first > 0 && *second > 0))
-    }
-
-    /// Those of the first one relative to those of the second.
+    /// The service of the first of two applications that do the same work, relative to the second's, for as long as
+    /// both run: from the times at which they end, if all service in a unit of time is the same.
     fn service(&self, variant: &str, policy: &str) -> Option<f64> {
-        let sum = |sum: [u64; 2], second: [u64; 2]| [sum[0] + second[0], sum[1] + second[1]];
-        let [first, second] = self.both(variant, policy)?.fold([0, 0], sum);
-        Some(first as f64 / second as f64)
+        let outcome = self.of(variant, policy)?;
+        let seconds = |app| outcome.app(app).map(|app| app.seconds);
+        Some(1.0 / (2.0 * seconds("app1")? / seconds("app2")? - 1.0))
     }
 
-    /// The mean of Jain's index in these seconds, with twice the weight for the first one.
+    /// The mean of Jain's index of metadata requests over ten seconds each, as long as both have some, with twice the
+    /// weight for the first one.
     fn jain(&self, policy: &str) -> Option<f64> {
-        let weights = [2, 1].map(Weight::new);
-        let index =
-            |[first, second]: [u64; 2]| Some(jain_index(&[(Bytes(first), weights[0]?), (Bytes(second), weights[1]?)]));
-        let indices: Vec<f64> = self.both("2:1", policy)?.map(index).collect::<Option<_>>()?;
-        Some(indices.iter().sum::<f64>() / indices.len() as f64)
+        let outcome = self.of("2:1", policy)?;
+        let sums =
+            |app| Some(outcome.app(app)?.requests_series.chunks_exact(10).map(|times| times.iter().sum::<u64>()));
+        let [two, one] = [2, 1].map(|weight| Weight::new(weight).unwrap_or(Weight::ONE));
+        let both = sums("app1")?.zip(sums("app2")?).filter(|(first, second)| *first > 0 && *second > 0);
+        let indices: Vec<f64> =
+            both.map(|(first, second)| jain_index(&[(Bytes(first), two), (Bytes(second), one)])).collect();
+        (!indices.is_empty()).then(|| indices.iter().sum::<f64>() / indices.len() as f64)
     }
 
     /// How much more throughput the only application has with some stripes than with others, in %.
@@ -403,7 +406,8 @@ const ALL: &[Experiment] = &[
         text: scenario!("vpfs-plus-9"),
         title: "vPFS+ Fig. 9: service of the first of two metadata applications, of the second",
         scaled: "32 processes each instead of 64, four servers instead of eight, 50 items instead of 1000, no data. \
-                 Operations in the seconds in which both have some, and the mean of Jain's index in these.",
+                 From the times at which the two end, which do the same. Jain's index is of requests over ten seconds \
+                 each.",
         servers: None,
         is_simulated: true,
         variants: &[("1:1", &[("app.0.weight", "1")]), ("2:1", &[])],
@@ -458,6 +462,9 @@ const ALL: &[Experiment] = &[
             row("app2, no proxy", None, |cases| cases.p95_ms(NO_PROXY, "app2")),
             row("app2, as on the slides", None, |cases| cases.p95_ms("slides", "app2")),
             row("app2, `two-level`", None, |cases| cases.p95_ms("two-level", "app2")),
+            row("Lo, slides, while both ask", None, |cases| cases.depth("slides", 0..9)),
+            row("Lo, slides, app2 alone", None, |cases| cases.depth("slides", 10..19)),
+            row("Lo, slides, both ask for more", None, |cases| cases.depth("slides", 20..29)),
         ],
     },
     Experiment {
@@ -583,7 +590,6 @@ const SHARES_OF_METADATA: &[Row] = &[
     row("1:1, SFQ(D)+", Some(1.0), |cases| cases.service("1:1", "SFQ(D)+")),
     row("2:1, SFQ(D)+", Some(2.0), |cases| cases.service("2:1", "SFQ(D)+")),
     row("2:1, SFQ(D)+, D = 4", None, |cases| cases.service("2:1", "SFQ(D)+, D = 4")),
-    row("Jain's index, no proxy", None, |cases| cases.jain(NO_PROXY)),
     row("Jain's index, SFQ(D)+", Some(0.95), |cases| cases.jain("SFQ(D)+")),
     row("Jain's index, SFQ(D)+, D = 4", None, |cases| cases.jain("SFQ(D)+, D = 4")),
 ];
@@ -656,7 +662,9 @@ mod tests {
             let used = super::super::outcome::Used { processor_seconds: 1.0, seconds: 1.0, memory_bytes: 1 };
             let outcomes: Vec<_> = trials
                 .iter()
-                .map(|trial| (trial.key.clone(), Outcome { apps: apps(trial), proxies: Some(used) }))
+                .map(|trial| {
+                    (trial.key.clone(), Outcome { apps: apps(trial), proxies: Some(used), depth_series: vec![1.0; 29] })
+                })
                 .collect();
             let outcomes = outcomes.iter().map(|(key, outcome)| (key.as_str(), outcome)).collect();
             let cases = Cases { name: experiment.name, outcomes: &outcomes };
@@ -679,7 +687,7 @@ mod tests {
             io_seconds: 1.0,
             bytes: 1,
             bytes_series: vec![1; 65],
-            operations_series: vec![1; 9],
+            requests_series: vec![1; 19],
             operations: 1,
             mean_latency_seconds: 1.0,
             p95_latency_seconds: Some(1.0),

@@ -14,6 +14,7 @@ use vpfs_testbed::load::run::{Connections, Run, RunOptions};
 use super::outcome::{AppOutcome, Outcome, Used};
 use super::part::Part;
 use super::trial::Trial;
+use super::watch::Watched;
 use crate::real::cluster::Cluster;
 use crate::real::proxies::Proxies;
 use crate::real::scratch::{PREFIX, Scratch};
@@ -49,23 +50,26 @@ pub(super) fn run(trial: &Trial, place: &Place<'_>, seed: u64) -> Result<Outcome
     let urls: Vec<String> = (0..trial.apps.len()).map(url).collect();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("cannot start threads: {error}"))?;
-    let limited = async { tokio::time::timeout(LIMIT, applications(trial, &direct, &urls, seed)).await };
-    let (apps, time) = runtime.block_on(limited).map_err(|_| format!("not done after {LIMIT:?}"))??;
+    let socket = proxies.as_ref().map(|_| vpfs_admin::socket::path(&scratch.path("sockets"), "s0"));
+    let all = applications(trial, &direct, &urls, socket.as_deref(), seed);
+    let limited = async { tokio::time::timeout(LIMIT, all).await };
+    let (apps, depth_series, time) = runtime.block_on(limited).map_err(|_| format!("not done after {LIMIT:?}"))??;
     let used = |proxies: &Proxies| {
         let (processors, memory_bytes) = proxies.used()?;
         let (processor_seconds, seconds) = (processors.as_secs_f64(), time.as_secs_f64());
         Ok::<_, String>(Used { processor_seconds, seconds, memory_bytes })
     };
-    Ok(Outcome { apps, proxies: proxies.as_ref().map(used).transpose()? })
+    Ok(Outcome { apps, proxies: proxies.as_ref().map(used).transpose()?, depth_series })
 }
 
-/// The results of all applications, and how long they took without the preparation.
+/// The results of all applications, the depth at `socket` meanwhile, and how long they took without the preparation.
 async fn applications(
     trial: &Trial,
     direct: &str,
     urls: &[String],
+    socket: Option<&Path>,
     seed: u64,
-) -> Result<(Vec<AppOutcome>, Duration), String> {
+) -> Result<(Vec<AppOutcome>, Vec<f64>, Duration), String> {
     let told = Arc::new(AtomicBool::new(false));
     let job = |(number, app): (usize, _)| -> Result<Job<'_>, String> {
         let (before, measured) = Part::split(app, seed << 16 | number as u64, &told);
@@ -75,10 +79,15 @@ async fn applications(
     let jobs: Vec<_> = trial.scenario.apps.iter().enumerate().map(job).collect::<Result<_, _>>()?;
     prepare(&jobs).await?;
     let began = Instant::now();
-    let outcomes = load(&jobs, urls, &told).await?;
+    let mut watched = Watched::default();
+    let mut outcomes = tokio::select! {
+        outcomes = load(&jobs, urls, &told) => outcomes?,
+        never = watched.watch(socket) => match never {},
+    };
     let time = began.elapsed();
     clear(&jobs).await?;
-    Ok((outcomes, time))
+    outcomes.iter_mut().for_each(|app| app.requests_series = watched.requests(&app.name));
+    Ok((outcomes, watched.depths, time))
 }
 
 /// Writes the files that applications only read, all at once.
@@ -107,11 +116,15 @@ async fn clear(jobs: &[Job<'_>]) -> Result<(), String> {
 
 /// Runs all applications until those that are not in the background are done.
 async fn load(jobs: &[Job<'_>], urls: &[String], told: &AtomicBool) -> Result<Vec<AppOutcome>, String> {
-    let [mut foreground, mut background] = [JoinSet::new(), JoinSet::new()];
-    for (number, (Job { app, measured, options, .. }, url)) in jobs.iter().zip(urls).enumerate() {
+    // All connect before any begins: with hundreds of connections that takes seconds.
+    let mut runs = Vec::new();
+    for (Job { measured, options, .. }, url) in jobs.iter().zip(urls) {
         let client = ClientOptions { url: url.clone(), ..options.client.clone() };
         let options = RunOptions { client, ..options.clone() };
-        let run = Run::prepare(Arc::<Part>::clone(measured), options).await.map_err(|error| error.to_string())?;
+        runs.push(Run::prepare(Arc::<Part>::clone(measured), options).await.map_err(|error| error.to_string())?);
+    }
+    let [mut foreground, mut background] = [JoinSet::new(), JoinSet::new()];
+    for (number, (Job { app, .. }, run)) in jobs.iter().zip(runs).enumerate() {
         let start = app.start;
         let task = async move {
             tokio::time::sleep(start).await;

@@ -12,6 +12,7 @@ mod page;
 mod part;
 mod record;
 mod trial;
+mod watch;
 
 use std::path::PathBuf;
 use std::time::Instant;

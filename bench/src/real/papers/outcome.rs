@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use vpfs_model::Latency;
 use vpfs_sim::{App, AppResults, Results};
-use vpfs_testbed::load::measure::{PhaseReport, Report, Sample};
+use vpfs_testbed::load::measure::{PhaseReport, Report};
 
 use super::part::counts;
 
@@ -14,6 +14,9 @@ pub(super) struct Outcome {
     pub(super) apps: Vec<AppOutcome>,
     /// What the proxies used; `None` in a simulation and without them.
     pub(super) proxies: Option<Used>,
+    /// What the policy limited the requests in the first server's storage to, in each second.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) depth_series: Vec<f64>,
 }
 
 /// The results of one application.
@@ -32,9 +35,9 @@ pub(super) struct AppOutcome {
     pub(super) p95_latency_seconds: Option<f64>,
     /// Bytes in each second since the start of the first application.
     pub(super) bytes_series: Vec<u64>,
-    /// Metadata operations likewise; simulated, those at the servers.
-    #[serde(default)]
-    pub(super) operations_series: Vec<u64>,
+    /// Metadata requests likewise; live, those to the first server, if it has a proxy.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) requests_series: Vec<u64>,
     /// Live: operations and bytes a second by phase.
     pub(super) phases: Vec<PhaseRate>,
 }
@@ -66,7 +69,10 @@ impl Outcome {
 
     /// From a simulation.
     pub(super) fn simulated(results: &Results) -> Self {
-        Self { apps: results.apps.iter().map(|app| AppOutcome::simulated(app, results)).collect(), proxies: None }
+        let depths = results.servers.first().map(|server| &server.depth_series[..]).unwrap_or_default();
+        let depth_series = depths.iter().copied().map(f64::from).collect();
+        let apps = results.apps.iter().map(|app| AppOutcome::simulated(app, results)).collect();
+        Self { apps, proxies: None, depth_series }
     }
 }
 
@@ -82,7 +88,7 @@ impl AppOutcome {
             mean_latency_seconds: mean(&[app.read, app.write, app.metadata]),
             p95_latency_seconds: Some(p95(&[app.read, app.write, app.metadata])),
             bytes_series: app.bytes_series.clone(),
-            operations_series: app.metadata_series.clone(),
+            requests_series: app.metadata_series.clone(),
             phases: Vec::new(),
         }
     }
@@ -92,7 +98,6 @@ impl AppOutcome {
         let phases: Vec<&PhaseReport> = report.phases.iter().filter(|report| counts(app, report.phase)).collect();
         let latencies: Vec<Latency> = phases.iter().map(|report| report.latency).collect();
         let before = std::iter::repeat_n(0, usize::try_from(app.start.as_secs()).unwrap_or_default());
-        let series = |of: fn(&Sample) -> u64| before.clone().chain(report.timeline.samples.iter().map(of)).collect();
         let rate = |report: &&PhaseReport| PhaseRate {
             phase: report.phase.to_string(),
             operations_per_second: report.operations_per_second,
@@ -106,8 +111,8 @@ impl AppOutcome {
             operations: phases.iter().map(|report| report.operations).sum(),
             mean_latency_seconds: mean(&latencies),
             p95_latency_seconds: Some(p95(&latencies)),
-            bytes_series: series(|sample| sample.bytes),
-            operations_series: series(|sample| sample.operations),
+            bytes_series: before.chain(report.timeline.samples.iter().map(|sample| sample.bytes)).collect(),
+            requests_series: Vec::new(),
             phases: phases.iter().map(rate).collect(),
         }
     }

@@ -35,11 +35,8 @@ static BY_SERVER: [Measured<ServerStatus, Option<f64>>; 7] = [
         Family::gauge("server_window", Some(Unit::Seconds), "Bound on the device time of requests in the storage"),
         |server| server.snapshot.limits.window.map(|window| window.as_secs_f64()),
     ),
-    (Family::gauge("server_depth", None, "Depth that adaptive = \"on\" has found"), |server| {
-        match server.snapshot.learned {
-            Some(Learned::Slots { depth, .. }) => Some(depth.get().into()),
-            _ => None,
-        }
+    (Family::gauge("server_depth", None, "Depth that the policy has found"), |server| {
+        server.snapshot.limits.depth.map(|depth| depth.get().into())
     }),
     (
         Family::gauge(

@@ -33,7 +33,7 @@ impl Isolation {
 impl Engine for Isolation {
     fn limits(&self) -> Limits {
         let window = Duration::from_nanos(self.bound.window_ns());
-        Limits { window: Some(window), pace_ppm: Some(self.pace.rate_ppm()) }
+        Limits { window: Some(window), pace_ppm: Some(self.pace.rate_ppm()), ..Limits::default() }
     }
 
     fn reconfigure(&mut self, _now: Time, before: &Settings, settings: &Settings) -> bool {

@@ -21,6 +21,7 @@ use crate::dsfq::{Change, SharedService};
 use crate::engine::{Engine, Handover};
 use crate::event::{Event, EventQueue};
 use crate::learned::Learned;
+use crate::limits::Limits;
 use crate::request::{Dispatch, OpKind, Request, Rule, ServiceClass, ServiceReport};
 use crate::scheduler::Scheduler;
 use crate::settings::{Backfill, PolicyKind, Settings, Sharing};
@@ -274,6 +275,10 @@ impl Engine for Sfq {
             self.admit(enqueued_at, &request);
         }
         self.events = handover.events;
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { depth: self.depth_found(), ..Limits::default() }
     }
 
     fn learned(&self, _now: Time) -> Option<Learned> {

@@ -36,6 +36,7 @@ use profile::TargetProfile;
 use crate::app_policy::{AppPolicy, ShareId, SharePolicy};
 use crate::engine::{Engine, Handover};
 use crate::event::{Event, EventQueue};
+use crate::limits::Limits;
 use crate::list::{Links, Node};
 use crate::member::Member;
 use crate::request::{Dispatch, Request, Rule};
@@ -317,6 +318,10 @@ impl Engine for TwoLevel {
 
     fn totals(&mut self) -> Option<&mut Totals> {
         Some(self.credits.totals())
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { depth: Depth::new(self.control.limit()), ..Limits::default() }
     }
 
     fn waiting(&self, of: Member) -> Bytes {
