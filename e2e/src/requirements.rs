@@ -4,7 +4,7 @@
 use std::io::Write;
 
 /// Names for `VPFS_MUST_RUN`, and what to install.
-const KNOWN: [(&str, &str); 12] = [
+const KNOWN: [(&str, &str); 14] = [
     ("orangefs", "OrangeFS 2.10"),
     ("nfs", "nfs-ganesha, nfs-ganesha-vfs, rpcbind and libnfs-utils"),
     ("ip", "iproute2"),
@@ -15,6 +15,8 @@ const KNOWN: [(&str, &str); 12] = [
     ("chromium", "chromium"),
     ("systemd", "systemd"),
     ("fuse", "the kernel's module fuse"),
+    ("python", "python3"),
+    ("jq", "jq"),
     ("deb", "dpkg, and cargo-deb with `cargo install`"),
     ("rpm", "rpm, and cargo-generate-rpm with `cargo install`"),
 ];

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Shares for jobs of Flux: the prolog and, with the argument "end", the epilog of the perilog plugin on rank 0, which
-# never fail. An example that has not been run. In the broker's configuration:
+# never fail. An example, tested with a stand-in for Flux only. In the broker's configuration:
 #
 #   [job-manager]
 #   plugins = [{ load = "perilog.so" }]

@@ -1,5 +1,5 @@
 # Shares for jobs of PBS Professional or OpenPBS: a hook that runs on the server's host, and never refuses a job.
-# An example that has not been run: adapt the weights.
+# An example, tested with a stand-in for PBS only: adapt the weights.
 #
 #   qmgr -c "create hook vpfs event='runjob,endjob'"
 #   qmgr -c "set hook vpfs fail_action=none"
@@ -25,7 +25,8 @@ try:
     job = event.job
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", job.id)[:50]
     if event.type == pbs.RUNJOB:
-        nodes = sorted(set(re.findall(r"\(([^:()]+):", str(job.exec_vnode))))
+        # (c1[0]:ncpus=8+c1[1]:ncpus=4)+(c2:ncpus=1) is on c1 and c2.
+        nodes = sorted(set(re.findall(r"[(+]([^:()+\[]+)", str(job.exec_vnode))))
         walltime = max(int(job.Resource_List["walltime"] or 86400), 60)
         weight = str(WEIGHTS.get(str(job.queue.name), 1))
         vpfs("set", name, "--weight", weight, "--clients", ",".join(nodes), "--for", "%ds" % walltime)

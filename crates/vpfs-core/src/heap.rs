@@ -44,16 +44,12 @@ impl<T: Item> Heap<T> {
 
     /// Inserts `item`, replacing its owner's previous one.
     pub(crate) fn set(&mut self, item: T) {
-        self.indexed().set(item);
+        set(&mut self.items, &mut self.positions, &item);
     }
 
     /// Removes the item of `owner`, if there is one.
     pub(crate) fn remove(&mut self, owner: usize) {
-        self.indexed().remove(owner);
-    }
-
-    fn indexed(&mut self) -> Indexed<'_, T> {
-        Indexed { items: &mut self.items, positions: &mut self.positions }
+        remove(&mut self.items, &mut self.positions, owner);
     }
 
     #[cfg(test)]
@@ -62,94 +58,91 @@ impl<T: Item> Heap<T> {
     }
 }
 
-/// A heap and its index; several heaps may have one index, if each owner is in one of them at most.
-pub(crate) struct Indexed<'a, T> {
-    pub(crate) items: &'a mut Vec<T>,
-    pub(crate) positions: &'a mut Vec<u32>,
+/// Inserts `item` into a heap, replacing its owner's previous one; returns whether the first item has changed. Several
+/// heaps may have one index `positions`, if each owner is in one of them at most.
+pub(crate) fn set<T: Item>(items: &mut Vec<T>, positions: &mut Vec<u32>, item: &T) -> bool {
+    let index = item.owner();
+    if index >= positions.len() {
+        positions.resize(index + 1, ABSENT);
+    }
+    let position = positions[index];
+    if position == ABSENT {
+        items.push(*item);
+        let last = items.len() - 1;
+        sift_up(items, positions, last, item) == 0
+    } else {
+        items[position as usize] = *item;
+        settle(items, positions, position as usize)
+    }
 }
 
-impl<T: Item> Indexed<'_, T> {
-    /// Inserts `item`, replacing its owner's previous one; returns whether the first item has changed.
-    pub(crate) fn set(&mut self, item: T) -> bool {
-        let index = item.owner();
-        if index >= self.positions.len() {
-            self.positions.resize(index + 1, ABSENT);
-        }
-        let position = self.positions[index];
-        if position == ABSENT {
-            self.items.push(item);
-            self.sift_up(self.items.len() - 1, item) == 0
-        } else {
-            self.replace(position as usize, item)
-        }
+/// Removes the item of `owner`, which is in no other heap; returns whether the first item has changed.
+pub(crate) fn remove<T: Item>(items: &mut Vec<T>, positions: &mut [u32], owner: usize) -> bool {
+    let Some(position) = positions.get_mut(owner) else { return false };
+    let position = core::mem::replace(position, ABSENT) as usize;
+    if position >= items.len() {
+        return false;
     }
+    if let Some(last) = items.pop()
+        && position < items.len()
+    {
+        items[position] = last;
+        return settle(items, positions, position);
+    }
+    position == 0
+}
 
-    /// Removes the item of `owner`, which is in no other heap; returns whether the first item has changed.
-    pub(crate) fn remove(&mut self, owner: usize) -> bool {
-        let Some(position) = self.positions.get_mut(owner) else { return false };
-        let position = core::mem::replace(position, ABSENT) as usize;
-        if position >= self.items.len() {
-            return false;
-        }
-        if let Some(last) = self.items.pop()
-            && position < self.items.len()
-        {
-            return self.replace(position, last);
-        }
-        position == 0
+/// Moves the item at index `at`, which has changed, up or down to where it belongs; returns whether the first item may
+/// have changed.
+pub(crate) fn settle<T: Item>(items: &mut [T], positions: &mut [u32], at: usize) -> bool {
+    let item = items[at];
+    if at > 0 && item < items[(at - 1) / ARITY] {
+        sift_up(items, positions, at, &item) == 0
+    } else {
+        sift_down(items, positions, at, &item);
+        at == 0
     }
+}
 
-    /// Puts `item` at index `at`, where that of its owner is, or moves it up or down from there to where it belongs;
-    /// returns whether the first item has changed.
-    pub(crate) fn replace(&mut self, at: usize, item: T) -> bool {
-        if at > 0 && item < self.items[(at - 1) / ARITY] {
-            self.sift_up(at, item) == 0
-        } else {
-            self.sift_down(at, item);
-            at == 0
-        }
+/// Returns where it is then.
+fn sift_up<T: Item>(items: &mut [T], positions: &mut [u32], mut at: usize, item: &T) -> usize {
+    while at > 0 && *item < items[(at - 1) / ARITY] {
+        let parent = (at - 1) / ARITY;
+        place(items, positions, at, items[parent]);
+        at = parent;
     }
+    place(items, positions, at, *item);
+    at
+}
 
-    /// Returns where it is then.
-    fn sift_up(&mut self, mut at: usize, item: T) -> usize {
-        while at > 0 && item < self.items[(at - 1) / ARITY] {
-            let parent = (at - 1) / ARITY;
-            self.place(at, self.items[parent]);
-            at = parent;
-        }
-        self.place(at, item);
-        at
+fn sift_down<T: Item>(items: &mut [T], positions: &mut [u32], mut at: usize, item: &T) {
+    while let Some(child) = least_child(items, at).filter(|child| items[*child] < *item) {
+        place(items, positions, at, items[child]);
+        at = child;
     }
+    place(items, positions, at, *item);
+}
 
-    fn sift_down(&mut self, mut at: usize, item: T) {
-        while let Some(child) = self.least_child(at).filter(|child| self.items[*child] < item) {
-            self.place(at, self.items[child]);
-            at = child;
-        }
-        self.place(at, item);
-    }
+fn least_child<T: Item>(items: &[T], at: usize) -> Option<usize> {
+    let first = at * ARITY + 1;
+    let children = items.get(first..)?;
+    let Some([a, b, c, d]) = children.first_chunk::<ARITY>() else {
+        return least_of_few(children).map(|at| first + at);
+    };
+    let (left, right) = (usize::from(b < a), 2 + usize::from(d < c));
+    Some(first + if children[right] < children[left] { right } else { left })
+}
 
-    fn least_child(&self, at: usize) -> Option<usize> {
-        let first = at * ARITY + 1;
-        let children = self.items.get(first..)?;
-        if let Some([a, b, c, d]) = children.first_chunk::<ARITY>() {
-            let (left, right) = (usize::from(b < a), 2 + usize::from(d < c));
-            return Some(first + if children[right] < children[left] { right } else { left });
-        }
-        let mut least = 0;
-        for child in 1..children.len() {
-            if children[child] < children[least] {
-                least = child;
-            }
-        }
-        (!children.is_empty()).then_some(first + least)
-    }
+/// Seldom, so that it takes no registers of the rest.
+#[inline(never)]
+fn least_of_few<T: Item>(children: &[T]) -> Option<usize> {
+    (0..children.len()).min_by_key(|at| children[*at])
+}
 
-    #[expect(clippy::cast_possible_truncation, reason = "there are at most as many items as 32-bit ids")]
-    fn place(&mut self, at: usize, item: T) {
-        self.items[at] = item;
-        self.positions[item.owner()] = at as u32;
-    }
+#[expect(clippy::cast_possible_truncation, reason = "there are at most as many items as 32-bit ids")]
+fn place<T: Item>(items: &mut [T], positions: &mut [u32], at: usize, item: T) {
+    items[at] = item;
+    positions[item.owner()] = at as u32;
 }
 
 #[cfg(test)]

@@ -285,7 +285,7 @@ impl Minima {
                         Some(Member::Share(within)) => Some(within),
                         _ => None,
                     };
-                    self.due.set(within, next);
+                    self.due.set(within, &next);
                 }
                 None => {
                     _ = match share {

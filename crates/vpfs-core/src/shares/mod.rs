@@ -267,10 +267,9 @@ impl Shares {
 
     /// The next request of `app` in a lane has this tag, by the clock of its share, and this number.
     pub(crate) fn set_next(&mut self, lane: usize, app: AppId, tag: VirtualTime, arrival: u64) {
-        let flow = self.flows.get(app.index()).copied().unwrap_or(Flow::NEW);
-        let (share, tag) = match flow.first {
-            First { beside, start, .. } if flow.first.arrival == arrival => (beside, start),
-            _ => (flow.share, tag),
+        let (share, tag) = match self.flows.get(app.index()) {
+            Some(Flow { first, .. }) if first.arrival == arrival => (first.beside, first.start),
+            flow => (flow.and_then(|flow| flow.share), tag),
         };
         self.put(lane + 1, share, Next::new(tag, arrival, app, app.into()));
     }
@@ -280,19 +279,27 @@ impl Shares {
         self.remove(lane + 1, app);
     }
 
+    #[inline]
     fn put(&mut self, order: usize, share: Option<ShareId>, next: Next) {
-        let has_changed = self.orders[order].try_replace(share, next).unwrap_or_else(|| {
-            if share.is_some() {
-                // With its first request it stood elsewhere.
-                self.remove(order, next.app);
-            }
-            self.orders[order].insert(share, next)
-        });
-        if has_changed && share.is_some() {
+        match self.orders[order].try_replace(share, &next) {
+            Some(true) if share.is_some() => self.rise(order, share),
+            Some(_) => {}
+            None => self.put_elsewhere(order, share, next),
+        }
+    }
+
+    #[inline(never)]
+    fn put_elsewhere(&mut self, order: usize, share: Option<ShareId>, next: Next) {
+        if share.is_some() {
+            // With its first request it stood elsewhere.
+            self.remove(order, next.app);
+        }
+        if self.orders[order].insert(share, &next) {
             self.rise(order, share);
         }
     }
 
+    #[inline(never)]
     fn remove(&mut self, order: usize, app: AppId) {
         if let Some(share) = self.orders[order].remove(app) {
             self.rise(order, share);
@@ -300,23 +307,21 @@ impl Shares {
     }
 
     /// What is first in `share`, or its tag by the clock of the next one, may have changed.
+    // Each request does this: a call and what it saves on the stack cost as much as a level of a heap.
+    #[inline(always)]
     fn rise(&mut self, order: usize, share: Option<ShareId>) {
-        let Self { nodes, orders, .. } = self;
-        let order = &mut orders[order];
+        let order = &mut self.orders[order];
         let mut at = share;
         while let Some(share) = at {
-            let node = &nodes[share.index()];
-            let has_changed = match order.first(Some(share)) {
-                Some(&Next { tag, arrival, app, .. }) => {
-                    order.set(node.policy.parent, Next::new(node.outer(tag), arrival, app, share.into()))
-                }
-                None => order.remove_share(share).is_some(),
-            };
-            at = node.policy.parent.filter(|_| has_changed);
+            let node = &self.nodes[share.index()];
+            let parent = node.policy.parent;
+            let has_changed = order.lift(share, parent, |tag| node.outer(tag));
+            at = parent.filter(|_| has_changed);
         }
     }
 
     /// What is present in `share` has changed.
+    #[inline(never)]
     fn on_change(&mut self, share: ShareId) {
         (0..self.orders.len()).for_each(|order| self.rise(order, Some(share)));
     }
@@ -352,7 +357,7 @@ impl Shares {
             beside = node.policy.parent;
             if node.policy.minimum.is_some() {
                 self.entrants
-                    .set(Some(share), Next::new(start, arrival, app, within.map_or(app.into(), Member::Share)));
+                    .set(Some(share), &Next::new(start, arrival, app, within.map_or(app.into(), Member::Share)));
             }
             within = Some(share);
         }
@@ -428,7 +433,8 @@ impl Shares {
 
     fn expire_until(&mut self, now: VirtualTime) {
         while let Some(&Next { tag, app, .. }) = self.orders[DEPARTURES].first(None).filter(|first| first.tag <= now) {
-            self.remove(DEPARTURES, app);
+            // What this changes is told with the rest.
+            self.orders[DEPARTURES].remove(app);
             self.leave(app, tag);
         }
     }
@@ -487,6 +493,7 @@ impl Shares {
             }
             node.left = node.seen;
             (weight, at) = (node.policy.weight, node.policy.parent);
+            self.rise(DEPARTURES, Some(share));
         }
     }
 

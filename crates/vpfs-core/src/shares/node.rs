@@ -92,6 +92,7 @@ fn mul_div(value: u128, numerator: u64, denominator: u64) -> u128 {
 }
 
 #[cold]
+#[inline(never)]
 fn mul_div_of_large(value: u128, numerator: u128, denominator: u128) -> u128 {
     const NEVER: u128 = 1 << 110;
     let bits = |value: u128| u128::BITS - value.leading_zeros();

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::cmp::Ordering;
 
 use crate::app_policy::ShareId;
-use crate::heap::{Indexed, Item};
+use crate::heap::{self, Item};
 use crate::member::Member;
 use crate::units::{AppId, VirtualTime};
 
@@ -24,6 +24,12 @@ impl Next {
     #[expect(clippy::cast_possible_truncation, reason = "there are fewer than 2³¹ applications and shares")]
     pub(crate) fn new(tag: VirtualTime, arrival: u64, app: AppId, of: Member) -> Self {
         Self { tag, arrival, app, owner: of.owner() as u32 }
+    }
+
+    /// The same request as what is next of `share`, with its tag by another clock.
+    #[expect(clippy::cast_possible_truncation, reason = "there are fewer than 2³¹ applications and shares")]
+    pub(crate) fn of_share(&self, share: ShareId, tag: VirtualTime) -> Self {
+        Self { tag, owner: Member::Share(share).owner() as u32, ..*self }
     }
 
     /// The share of which it is, if it is that of a share.
@@ -84,14 +90,19 @@ impl Order {
         self.heaps.get(*self.homes.get(owner)? as usize)?.get(position)
     }
 
-    /// Sets what is next of something that is in `share`, or in none so far; returns whether the first there changed.
+    /// Sets what is next of something that is in `share`, or in none so far; returns whether the first there may have
+    /// changed.
     #[inline]
-    pub(crate) fn set(&mut self, share: Option<ShareId>, next: Next) -> bool {
-        self.try_replace(share, next).unwrap_or_else(|| self.insert(share, next))
+    pub(crate) fn set(&mut self, share: Option<ShareId>, next: &Next) -> bool {
+        match self.try_replace(share, next) {
+            Some(has_changed) => has_changed,
+            None => self.insert(share, next),
+        }
     }
 
     /// The same for something that is in none.
-    pub(crate) fn insert(&mut self, share: Option<ShareId>, next: Next) -> bool {
+    #[inline(never)]
+    pub(crate) fn insert(&mut self, share: Option<ShareId>, next: &Next) -> bool {
         let (owner, heap) = (next.owner(), heap_of(share));
         if owner >= self.homes.len() {
             self.homes.resize(owner + 1, 0);
@@ -100,17 +111,38 @@ impl Order {
             self.heaps.resize_with(heap + 1, Vec::new);
         }
         self.homes[owner] = u32::try_from(heap).expect("as many as shares");
-        Indexed { items: &mut self.heaps[heap], positions: &mut self.positions }.set(next)
+        heap::set(&mut self.heaps[heap], &mut self.positions, next)
     }
 
     /// The same for something that is in `share` already; `None` if it is not.
     #[inline]
-    pub(crate) fn try_replace(&mut self, share: Option<ShareId>, next: Next) -> Option<bool> {
+    pub(crate) fn try_replace(&mut self, share: Option<ShareId>, next: &Next) -> Option<bool> {
         let (owner, heap) = (next.owner(), heap_of(share));
         let position = *self.positions.get(owner)? as usize;
         let items = self.heaps.get_mut(heap).filter(|_| self.homes[owner] as usize == heap)?;
-        let has_changed = *items.get(position)? != next;
-        Some(has_changed && Indexed { items, positions: &mut self.positions }.replace(position, next))
+        *items.get_mut(position)? = *next;
+        Some(heap::settle(items, &mut self.positions, position))
+    }
+
+    /// What is first in `share` stands in `parent`, with its tag by the clock of that; returns whether the first there
+    /// may have changed.
+    #[inline(always)]
+    pub(crate) fn lift(
+        &mut self,
+        share: ShareId,
+        parent: Option<ShareId>,
+        outer: impl FnOnce(VirtualTime) -> VirtualTime,
+    ) -> bool {
+        let Some(first) = self.first(Some(share)) else { return self.remove_share(share).is_some() };
+        let next = first.of_share(share, outer(first.tag));
+        let (position, items) = (self.positions.get(next.owner()), self.heaps.get_mut(heap_of(parent)));
+        if let (Some(&position), Some(items)) = (position, items)
+            && let Some(place) = items.get_mut(position as usize)
+        {
+            *place = next;
+            return heap::settle(items, &mut self.positions, position as usize);
+        }
+        self.insert(parent, &next)
     }
 
     /// Nothing of `app` is next any more; returns where the first changed by that, if it did.
@@ -123,10 +155,11 @@ impl Order {
         self.remove_at(Member::Share(share).owner())
     }
 
+    #[inline(never)]
     fn remove_at(&mut self, owner: usize) -> Option<Option<ShareId>> {
         let heap = *self.homes.get(owner)?;
         let items = self.heaps.get_mut(heap as usize)?;
-        let has_changed = Indexed { items, positions: &mut self.positions }.remove(owner);
+        let has_changed = heap::remove(items, &mut self.positions, owner);
         has_changed.then(|| heap.checked_sub(1).map(ShareId))
     }
 
