@@ -122,6 +122,10 @@ fn what_differs_between_servers_is_shown() {
         String::from_utf8_lossy(&[told.stdout, told.stderr].concat()).into_owned()
     };
     assert_eq!(set(&site, "4"), "done at s1, s2\n");
+    let only = ["other", "--uid", "8", "--for", "2h", "--server", "s2"];
+    assert_eq!(site.app(&[&["set"], &only[..]].concat()), "done at s2\n");
+    assert!(site.app(&["ls"]).contains("only s2"));
+    assert_eq!(site.app(&["rm", "other", "--server", "s2"]), "done at s2\n");
     let listed = site.app(&["ls"]);
     let row = listed.lines().nth(1).unwrap_or_default().trim();
     assert!(row.starts_with("admin.ior") && row.ends_with("all"), "{listed}");

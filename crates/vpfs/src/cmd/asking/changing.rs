@@ -24,26 +24,6 @@ pub(in super::super) struct Changed {
     pub(in super::super) failed: BTreeMap<String, String>,
 }
 
-/// Changes a set at the proxies of all servers at once: those of this host at their sockets, or with `remote` all at
-/// their ports. Each takes ten seconds at most.
-pub(in super::super) async fn change_all(config: &Config, remote: bool, to: &Change) -> Changed {
-    let mut asking: FuturesUnordered<_> = config
-        .servers()
-        .map(|(id, server)| async move { (server.name.as_str(), change_one(config, remote, id, to).await) })
-        .collect();
-    let mut changed = Changed::default();
-    while let Some((server, result)) = asking.next().await {
-        match result {
-            Ok(()) => changed.done.push(server.to_owned()),
-            // Of several servers of one process, the first one has the socket.
-            Err(NotChanged { silence: Silence::Absent, .. }) => {}
-            Err(NotChanged { silence, .. }) => drop(changed.failed.insert(server.to_owned(), silence.to_string())),
-        }
-    }
-    changed.done.sort();
-    changed
-}
-
 /// Why a proxy has not changed a set.
 #[derive(Debug)]
 pub(in super::super) struct NotChanged {
@@ -84,15 +64,27 @@ pub(in super::super) async fn change_one(
 }
 
 impl Asking {
-    /// Changes a set at all proxies that would be asked.
+    /// Changes a set at once at all proxies that would be asked: those of this host at their sockets, or with `remote` at
+    /// their ports. Each takes ten seconds at most.
     pub(in super::super) async fn change(&self, config: &Config, to: &Change) -> Result<Changed, Exit> {
-        if self.remote && config.peers.is_none() {
-            return Err(Exit::Usage("--remote needs a [peers] table".to_owned()));
+        self.check(config)?;
+        let wanted = config.servers().filter(|(_, server)| self.is_wanted(&server.name));
+        let one = |(id, server): (ServerId, _)| async move { (server, change_one(config, self.remote, id, to).await) };
+        let mut asking: FuturesUnordered<_> = wanted.map(|(id, server)| one((id, server.name.as_str()))).collect();
+        let mut changed = Changed::default();
+        while let Some((server, result)) = asking.next().await {
+            match result {
+                Ok(()) => changed.done.push(server.to_owned()),
+                // Of several servers of one process, the first one has the socket.
+                Err(NotChanged { silence: Silence::Absent, .. }) => {}
+                Err(NotChanged { silence, .. }) => drop(changed.failed.insert(server.to_owned(), silence.to_string())),
+            }
         }
-        let changed = change_all(config, self.remote, to).await;
-        match changed.done.is_empty() && changed.failed.is_empty() {
-            true => Err(self.missing(config, "any proxy", &[], &[])),
-            false => Ok(changed),
+        changed.done.sort();
+        match (changed.done.is_empty() && changed.failed.is_empty(), &self.servers[..]) {
+            (true, [name, ..]) => Err(self.missing(config, &format!("the proxy of {name}"), &[], &[])),
+            (true, []) => Err(self.missing(config, "any proxy", &[], &[])),
+            _ => Ok(changed),
         }
     }
 }

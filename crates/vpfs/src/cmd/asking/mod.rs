@@ -73,6 +73,17 @@ impl Asking {
         self.servers.is_empty() || self.servers.iter().any(|name| name == server)
     }
 
+    /// Whether all that are named exist, and can be asked.
+    fn check(&self, config: &Config) -> Result<(), Exit> {
+        for name in &self.servers {
+            config.server(name).map_err(Exit::Usage)?;
+        }
+        match self.remote && config.peers.is_none() {
+            true => Err(Exit::Usage("--remote needs a [peers] table".to_owned())),
+            false => Ok(()),
+        }
+    }
+
     /// What the proxies say that were asked for.
     pub(super) async fn answers<A: Answer>(&self, config: &Config) -> Result<Answers<A>, Exit> {
         self.answers_to(A::ROUTE, config).await
@@ -80,15 +91,10 @@ impl Asking {
 
     /// The same with a query after the route.
     pub(super) async fn answers_to<A: Answer>(&self, route: &str, config: &Config) -> Result<Answers<A>, Exit> {
-        for name in &self.servers {
-            config.server(name).map_err(Exit::Usage)?;
-        }
+        self.check(config)?;
         // A process has the socket of its first server, so another one here may answer for a server that was named.
         let asked: Vec<_> =
             config.servers().filter(|(_, server)| !self.remote || self.is_wanted(&server.name)).collect();
-        if self.remote && config.peers.is_none() {
-            return Err(Exit::Usage("--remote needs a [peers] table".to_owned()));
-        }
         let (mut answers, silent) = self.gather(&asked, config, route).await;
         let here: Vec<&str> = answers.iter().flat_map(A::servers).collect();
         match self.servers.iter().find(|name| !here.contains(&name.as_str())) {
