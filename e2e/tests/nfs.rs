@@ -45,15 +45,19 @@ impl Site {
 
     fn server(hosts: &Hosts, dir: &Path) -> Daemon {
         let at = dir.display();
-        std::fs::create_dir(dir.join("export")).expect("a directory");
-        std::fs::set_permissions(dir.join("export"), std::fs::Permissions::from_mode(0o777)).expect("its mode");
+        for export in ["export", "scratch"] {
+            std::fs::create_dir(dir.join(export)).expect("a directory");
+            std::fs::set_permissions(dir.join(export), std::fs::Permissions::from_mode(0o777)).expect("its mode");
+        }
         let config = format!(
             "NFS_CORE_PARAM {{ Protocols = 3, 4; NFS_Port = 2049; MNT_Port = 20048; Enable_NLM = false;\n\
              Enable_RQUOTA = false; Enable_UDP = false; mount_path_pseudo = true; }}\n\
              NFSv4 {{ RecoveryRoot = \"{at}/recovery\"; Graceless = true; Only_Numeric_Owners = true; }}\n\
              EXPORT_DEFAULTS {{ SecType = sys, none; Squash = None; Access_Type = RW; }}\n\
              EXPORT {{ Export_Id = 1; Path = \"{at}/export\"; Pseudo = \"/vfs\"; Protocols = 3, 4; Transports = TCP;\n\
-             MaxRead = 1048576; MaxWrite = 1048576; FSAL {{ Name = VFS; }} }}\n"
+             MaxRead = 1048576; MaxWrite = 1048576; FSAL {{ Name = VFS; }} }}\n\
+             EXPORT {{ Export_Id = 2; Path = \"{at}/scratch\"; Pseudo = \"/scratch\"; Protocols = 3, 4; Transports = TCP;\n\
+             FSAL {{ Name = VFS; }} }}\n"
         );
         std::fs::write(dir.join("ganesha.conf"), config).expect("a file");
         std::fs::create_dir(dir.join("recovery")).expect("a directory");
@@ -136,6 +140,17 @@ fn every_call_belongs_to_its_user() {
     });
     let [alice, bob] = [site.served("alice"), site.served("uid:1001")];
     assert_eq!([alice, bob], [6_000_000, 4_000_000]);
+}
+
+/// An export by the port that it is mounted at, everything else by the name that clients state: libnfs's is its own.
+#[test]
+fn exports_and_machines_are_told_apart() {
+    let rest = "[[listener]]\naddresses = { nfs = \"nfs://127.0.0.1:13049\", mountd = \"nfs://127.0.0.1:13048\" }\n\
+                [[app]]\nname = \"scratch\"\nlisteners = 13049\n[[app]]\nname = \"tools\"\nmachines = \"lib*\"\n";
+    let Some(mut site) = Site::start(rest) else { return };
+    site.copy("file", 1_000_000, 0);
+    site.copy_from(0, "other", 2_000_000, "nfs://127.0.0.1/scratch/other?nfsport=13049&mountport=13048");
+    assert_eq!(["tools", "scratch"].map(|app| site.served(app)), [2_000_000, 4_000_000]);
 }
 
 #[test]

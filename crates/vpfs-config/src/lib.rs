@@ -23,7 +23,7 @@
 //! let identify = config.resolve(&|_name| vec![]);
 //! let mut apps = AppTable::new(&config);
 //!
-//! let client = Client { listener: 0, ip: [10, 1, 2, 3].into(), uid: None, gids: &[], op: OpKind::Read };
+//! let client = Client { listener: 0, ip: [10, 1, 2, 3].into(), uid: None, gids: &[], machine: "", op: OpKind::Read };
 //! let (id, _) = apps.assign(identify.identify(&client));
 //! assert_eq!(apps.get(id).map(|app| app.name.as_str()), Some("climate"));
 //! let (id, _) = apps.assign(identify.identify(&Client { ip: [10, 2, 2, 2].into(), ..client }));

@@ -60,7 +60,14 @@ fn use_it(text: &str) {
         Err(problems) => assert!(!problems.list.is_empty() && !problems.to_string().is_empty()),
         Ok(config) => {
             let ip = [10, 0, 0, 1].into();
-            config.resolve(&|_| vec![ip]).identify(&Client { listener: 0, ip, uid: None, gids: &[], op: OpKind::Read });
+            config.resolve(&|_| vec![ip]).identify(&Client {
+                listener: 0,
+                ip,
+                uid: None,
+                gids: &[],
+                machine: "",
+                op: OpKind::Read,
+            });
             assert!(config.diff(&config).is_empty());
             assert!(
                 (0..config.listeners.len())

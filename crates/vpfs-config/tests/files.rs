@@ -77,7 +77,14 @@ fn connections_of_nfs_hold_more_because_writes_carry_their_data() {
 fn users_of_a_hub_are_applications_beside_its_backup() {
     let who = example("jupyterhub-home.toml").resolve(&|_| Vec::new());
     let of = |last: u8, uid| {
-        who.identify(&Client { listener: 0, ip: [10, 0, 0, last].into(), uid: Some(uid), gids: &[], op: OpKind::Read })
+        who.identify(&Client {
+            listener: 0,
+            ip: [10, 0, 0, last].into(),
+            uid: Some(uid),
+            gids: &[],
+            machine: "",
+            op: OpKind::Read,
+        })
     };
     assert_eq!(of(9, 0), Identity::App(AppIndex(0)), "the backup is also root");
     assert_eq!(of(1, 0), Identity::App(AppIndex(1)));

@@ -28,7 +28,7 @@ fn ip(text: &str) -> IpAddr {
 }
 
 fn client(ip: IpAddr, uid: Option<u32>, gids: &[u32]) -> Client<'_> {
-    Client { listener: 0, ip, uid, gids, op: OpKind::Read }
+    Client { listener: 0, ip, uid, gids, machine: "", op: OpKind::Read }
 }
 
 fn app(index: usize) -> Identity {
@@ -76,23 +76,26 @@ fn the_listeners_application_goes_before_all() {
 }
 
 #[test]
-fn listeners_operations_and_alternatives() {
+fn machines_listeners_operations_and_alternatives() {
     let who = identify(
         "[[listener]]\nport = 5335\n\
          [[app]]\nname = \"storm\"\noperations = [\"metadata\"]\nuids = 7\n\
          [[app]]\nname = \"climate\"\nclients = \"10.0.0.1\"\n\
          [[app]]\nname = \"export\"\nlisteners = 5335\n\
+         [[app]]\nname = \"hub\"\nmachines = [\"hub-*\", \"login\"]\n\
          [[match]]\napp = \"climate\"\nuids = 7\noperations = [\"read\", \"write\"]\n\
          [[match]]\napp = \"climate\"\nlisteners = [5334]\ngids = 8\n[apps]\nauto = \"off\"\n",
     );
-    let [storm, climate, export, other] = [0, 1, 2, 3].map(app);
+    let [storm, climate, export, hub, other] = [0, 1, 2, 3, 4].map(app);
     let at_2 = |uid, gids| client(ip("10.0.0.2"), uid, gids);
     assert_eq!(who.identify(&Client { op: OpKind::Metadata, ..at_2(Some(7), &[]) }), storm);
     assert_eq!(who.identify(&at_2(Some(7), &[])), climate, "by another rule of its own, before the next application");
     assert_eq!(who.identify(&client(ip("10.0.0.1"), None, &[])), climate);
     assert_eq!(who.identify(&at_2(None, &[8])), climate);
     assert_eq!(who.identify(&Client { listener: 1, ..at_2(None, &[8]) }), export);
-    assert_eq!(who.identify(&at_2(None, &[])), other);
+    for (machine, expected) in [("hub-7", hub), ("login", hub), ("login1", other), ("", other)] {
+        assert_eq!(who.identify(&Client { machine, ..at_2(None, &[]) }), expected, "{machine}");
+    }
 }
 
 #[test]

@@ -27,7 +27,7 @@ fn unknown_keys_suggest_the_near_one_or_list_all() {
     assert_problem("[sheduler]", "f:9: sheduler: unknown key; did you mean \"scheduler\"?");
     assert_problem(
         "[[app]]\nname = \"a\"\n\"k\\n\" = 1\nuids = 1",
-        "f:11: app.a.k\\n: unknown key; allowed are name, share, weight, cap, server_cap, target_rate, server_target_rate, deadline, min_rate, server_min_rate, latency, burst, exempt, clients, uids, users and 7 more",
+        "f:11: app.a.k\\n: unknown key; allowed are name, share, weight, cap, server_cap, target_rate, server_target_rate, deadline, min_rate, server_min_rate, latency, burst, exempt, clients, uids, users and 8 more",
     );
 }
 

@@ -117,7 +117,7 @@ fn what_follows_from_other_settings_is_there() {
     assert!(profile.contains("\nprofile = \"disk.toml\"\n# depth: 20, of the profile\n"), "{profile}");
     let app = printed(
         "[scheduler]\ncapacity = \"400MB/s\"\n[[app]]\nname = \"a\"\ncap = \"25%\"\nuids = [7, \"1-3\", 3]\nclients = \"c[01-100] d1\"\n\
-         [[match]]\napp = \"a\"\nclients = \"e1\"\nlisteners = 5334\noperations = [\"read\", \"metadata\"]\n",
+         [[match]]\napp = \"a\"\nclients = \"e1\"\nmachines = \"hub-*\"\nlisteners = 5334\noperations = [\"read\", \"metadata\"]\n",
     );
     assert!(app.contains("\ncap = \"100MB/s\"\n") && app.contains("\nuids = [\"1-3\", 7]\n"), "{app}");
     assert!(app.contains("\nclients = [\"c[01-100] d1\"]\n"), "{app}");

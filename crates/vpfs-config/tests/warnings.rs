@@ -194,7 +194,7 @@ proptest! {
         for ip in 0..10_u8 {
             for uid in 0..8 {
                 for gid in 0..8 {
-                    if let Identity::App(AppIndex(app)) = who.identify(&Client { listener: 0, ip: [10, 0, 0, ip].into(), uid: Some(uid), gids: &[gid], op: OpKind::Read })
+                    if let Identity::App(AppIndex(app)) = who.identify(&Client { listener: 0, ip: [10, 0, 0, ip].into(), uid: Some(uid), gids: &[gid], machine: "", op: OpKind::Read })
                         && let Some(reached) = reached.get_mut(app)
                     {
                         *reached = true;

@@ -154,7 +154,7 @@ mod tests {
     }
 
     fn user(uid: u32) -> Arc<User> {
-        Arc::new(User { uid, gids: vec![uid] })
+        Arc::new(User { uid, gids: vec![uid], ..User::default() })
     }
 
     const BY_USER: &str = "[[app]]\nname = \"a\"\nuids = 1\n[[app]]\nname = \"b\"\nuids = 2\n[apps]\nauto = \"off\"\n";

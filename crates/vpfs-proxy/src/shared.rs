@@ -239,7 +239,8 @@ impl Shared {
     /// The application of a client's request; a new one is announced to all gates.
     pub(crate) fn assign(&self, listener: usize, ip: IpAddr, user: Option<&User>, op: OpKind) -> AppId {
         let (uid, gids) = user.map_or((None, &[][..]), |user| (Some(user.uid), &user.gids));
-        self.find(&ip, |rules| rules.identify.identify(&Client { listener, ip, uid, gids, op }))
+        let machine = user.map_or("", |user| &user.machine[..]);
+        self.find(&ip, |rules| rules.identify.identify(&Client { listener, ip, uid, gids, machine, op }))
     }
 
     /// The application of a program on this host; a new one is announced to all gates.

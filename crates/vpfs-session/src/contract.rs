@@ -144,12 +144,14 @@ pub enum Requester {
 }
 
 /// A user as stated in requests.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct User {
     /// User id.
     pub uid: u32,
     /// Group ids, the primary one first.
     pub gids: Vec<u32>,
+    /// The name that the host states for itself; empty if the protocol has none.
+    pub machine: String,
 }
 
 /// A request that is to be scheduled.

@@ -152,7 +152,7 @@ fn each_request_belongs_to_the_user_that_the_connection_stated_last() {
         messages.map(|message| users(&wire.client(&message)))
     };
     for (uid, gids) in [(1000, vec![1000, 4]), (1000, vec![1000]), (1000, vec![4, 1000]), (0, vec![4, 1000])] {
-        let user = vec![Some(User { uid, gids: gids.clone() })];
+        let user = vec![Some(User { uid, gids: gids.clone(), ..User::default() })];
         assert_eq!(shown("C:host", uid, &gids), [user.clone(), user.clone()], "and data requests, which state none");
         assert_eq!(shown("C:other", uid, &gids), [user.clone(), user.clone()]);
         assert_eq!(shown("S:s1", 5, &[5]), [vec![], user], "a server's own credential does not identify the client");

@@ -192,7 +192,7 @@ proptest! {
         machine in "[a-z]{0,255}", file in handle(), offset: u64, count: u32,
         data in proptest::collection::vec(any::<u8>(), 0..200), which in 0..3,
     ) {
-        let cred = auth_unix { stamp: 1, machinename: Opaque::owned(machine.into_bytes()), uid, gid, gids: gids.clone() };
+        let cred = auth_unix { stamp: 1, machinename: Opaque::owned(machine.clone().into_bytes()), uid, gid, gids: gids.clone() };
         let cred = opaque_auth { flavor: auth_flavor::AUTH_UNIX, body: Opaque::owned(pack(&cred)) };
         let handle = nfs_fh3 { data: Opaque::owned(file.clone()) };
         let [read, write, list] = [6, 7, 17];
@@ -220,7 +220,8 @@ proptest! {
         let found = call(&bytes);
         prop_assert_eq!((found.xid, found.procedure), (xid, proc));
         let Credential::Sys(user) = &found.credential else { panic!("a user") };
-        prop_assert_eq!((user.uid, user.gids().collect::<Vec<_>>()), (uid, [vec![gid], gids].concat()));
+        prop_assert_eq!((user.machine, user.uid), (&machine[..], uid));
+        prop_assert_eq!(user.gids().collect::<Vec<_>>(), [vec![gid], gids].concat());
         prop_assert_eq!(Access::parse(proc, found.arguments.unwrap()), Ok(expected));
         for end in 0..bytes.len() {
             if let Ok(Message::Call(early)) = Message::parse(&bytes[..end]) {

@@ -1,6 +1,6 @@
 //! The keys of `[[app]]`, for the table in `keys.rs`.
 
-use super::kinds::{ACCOUNTS, HOSTS, IDS, ISOLATION, NAME, PATHS, TWO_LEVEL};
+use super::kinds::{ACCOUNTS, HOSTS, IDS, ISOLATION, NAME, NAMES, PATHS, TWO_LEVEL};
 use super::share_keys::{PATH, WEIGHTS};
 use crate::schema::tunables::{Kind, Section, Tunable};
 
@@ -8,7 +8,7 @@ pub(crate) const APP: Section = Section {
     name: "app",
     header: "[[app]]",
     doc: "An application: the unit that gets shares. A client must match all of `clients`, `uids` or `users`, \
-          `gids` or `groups`, `listeners` and `operations` that are given, in each of them any element; `[[match]]` \
+          `gids` or `groups`, `machines`, `listeners` and `operations` that are given, in each of them any element; `[[match]]` \
           adds alternatives. The first matching application in the file is used; the application of the client's \
           listener takes precedence. Without any of these keys, only a listener or `default` leads to it.",
     keys: &[
@@ -105,7 +105,7 @@ pub(crate) const APP: Section = Section {
         .range("1B", "1TiB"),
         Tunable::new("exempt", Kind::Choice(&["off", "on"]), "Whether its requests pass at once, counted as all are, whatever others are due. Anybody can state a user: identify it by `clients` or a listener. It takes from all others.")
             .absent_means("`off`"),
-        CLIENTS, UIDS, USERS, GIDS, GROUPS, LISTENERS, OPERATIONS, PROGRAMS, CGROUPS, FILES,
+        CLIENTS, UIDS, USERS, GIDS, GROUPS, MACHINES, LISTENERS, OPERATIONS, PROGRAMS, CGROUPS, FILES,
     ],
 };
 
@@ -121,6 +121,7 @@ pub(crate) const MATCH: Section = Section {
         USERS,
         GIDS,
         GROUPS,
+        MACHINES,
         LISTENERS,
         OPERATIONS,
         PROGRAMS,
@@ -139,6 +140,12 @@ const GIDS: Tunable = Tunable::new("gids", IDS, "Groups, one of which the user m
     .absent_means(UNCHECKED);
 const GROUPS: Tunable = Tunable::new("groups", ACCOUNTS, "The same by name; beside `gids`, one of both must match.")
     .absent_means(UNCHECKED);
+const MACHINES: Tunable = Tunable::new(
+    "machines",
+    NAMES,
+    "The names that client hosts state for themselves; `*` stands for any part. Of NFS with `sec=sys` only.",
+)
+.absent_means(UNCHECKED);
 const LISTENERS: Tunable = Tunable::new(
     "listeners",
     Kind::List("a list of ports such as [5335]"),

@@ -15,6 +15,8 @@ pub struct Client<'a> {
     pub uid: Option<u32>,
     /// The groups that it states.
     pub gids: &'a [u32],
+    /// The name that its host states for itself; empty if it states none.
+    pub machine: &'a str,
     /// What it asks for.
     pub op: OpKind,
 }

@@ -184,7 +184,7 @@ impl Identify {
         }
         // It has no address and no listener.
         let (listener, ip) = (usize::MAX, Ipv4Addr::UNSPECIFIED.into());
-        let client = Client { listener, ip, uid: Some(program.uid), gids: program.gids, op: program.op };
+        let client = Client { listener, ip, uid: Some(program.uid), gids: program.gids, machine: "", op: program.op };
         if let Some(index) = self.pushed.find(&client) {
             return Identity::Pushed(index);
         }

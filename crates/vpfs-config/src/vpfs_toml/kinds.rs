@@ -8,6 +8,7 @@ pub(super) const NAME: Kind = Kind::Text("a name of letters, digits, \"-\", \"_\
 pub(super) const HOSTS: Kind =
     Kind::List("a list of addresses, networks, host names and host lists such as [\"10.1.0.0/16\", \"c[001-064]\"]");
 pub(super) const PATHS: Kind = Kind::List("a list of patterns such as [\"/opt/climate/**\"]");
+pub(super) const NAMES: Kind = Kind::List("a list of patterns such as [\"hub-*\"]");
 pub(super) const ACCOUNTS: Kind = Kind::List("a list of names such as [\"alice\", \"bob\"]");
 pub(super) const IDS: Kind = Kind::List("a list of numbers and ranges such as [1000, \"2000-2999\"]");
 pub(super) const TWO_LEVEL: &[PolicyKind] = &[PolicyKind::TwoLevel];

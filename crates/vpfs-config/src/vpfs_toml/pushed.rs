@@ -122,7 +122,7 @@ mod tests {
         for ip in ["10.0.0.1", "10.0.0.2", "10.0.1.1"] {
             let ip: IpAddr = ip.parse().unwrap();
             for uid in [None, Some(7), Some(8), Some(9), Some(10)] {
-                let client = Client { listener: 0, ip, uid, gids: &[], op: OpKind::Read };
+                let client = Client { listener: 0, ip, uid, gids: &[], machine: "", op: OpKind::Read };
                 let slow = apps.matchers.iter().position(|matcher| matcher.matches(&client));
                 assert_eq!(apps.find(&client), slow, "{client:?}");
             }
@@ -135,7 +135,7 @@ mod tests {
         let apps = pushed(&(0..10_000).map(job).collect::<Vec<_>>());
         assert!(apps.others.is_empty() && apps.by_address.values().all(|list| list.len() == 1));
         let ip = "10.39.249.1".parse().unwrap();
-        let client = Client { listener: 0, ip, uid: Some(1), gids: &[], op: OpKind::Read };
+        let client = Client { listener: 0, ip, uid: Some(1), gids: &[], machine: "", op: OpKind::Read };
         assert_eq!(apps.find(&client), Some(9_999));
     }
 }

@@ -31,6 +31,8 @@ pub struct Rule {
     pub gids: Option<Ids>,
     /// Groups by name, beside `gids`.
     pub groups: Vec<String>,
+    /// The names that their hosts state for themselves.
+    pub machines: Option<Patterns>,
     /// The ports of the listeners that they connect to.
     pub listeners: Option<Vec<u16>>,
     /// What they ask for.
@@ -92,7 +94,8 @@ impl Rule {
     /// Whether what it matches depends on more than the client's host, user and groups as the file has them.
     pub(crate) fn has_more(&self) -> bool {
         let is_of_program = self.programs.is_some() || self.cgroups.is_some() || self.files.is_some();
-        self.has_names() || self.listeners.is_some() || self.operations.is_some() || is_of_program
+        let is_of_request = self.machines.is_some() || self.listeners.is_some() || self.operations.is_some();
+        self.has_names() || is_of_request || is_of_program
     }
 
     /// Whether it has users or groups whose ids the file does not say.
@@ -148,6 +151,7 @@ impl Matcher {
     pub(crate) fn matches(&self, client: &Client<'_>) -> bool {
         self.clients.as_ref().is_none_or(|hosts| hosts.contains(client.ip))
             && self.listeners.as_ref().is_none_or(|listeners| listeners.contains(&client.listener))
+            && self.rule.machines.as_ref().is_none_or(|machines| machines.matches(client.machine))
             && self.has_user(client.uid, client.gids)
             && self.has_operation(client.op)
     }
@@ -209,7 +213,10 @@ impl Reading<'_> {
         let of_programs = ["programs", "cgroups", "files"];
         if self.are_mounts {
             let why = "has no effect for mounts: their programs are on the same host; remove it";
-            ["clients", "listeners"].iter().filter(|key| reader.has(key)).for_each(|key| reader.refuse(key, why));
+            ["clients", "machines", "listeners"]
+                .iter()
+                .filter(|key| reader.has(key))
+                .for_each(|key| reader.refuse(key, why));
         } else {
             of_programs.iter().filter(|key| reader.has(key)).for_each(|key| reader.refuse(key, unseen(key)));
         }
@@ -220,13 +227,14 @@ impl Reading<'_> {
             users: accounts::read(reader, "users", "uids"),
             gids: reader.has("gids").then(|| read_ids(reader, "gids")),
             groups: accounts::read(reader, "groups", "gids"),
+            machines: patterns("machines"),
             listeners: reader.has("listeners").then(|| self.ports(reader)),
             operations: reader.has("operations").then(|| read_operations(reader)),
             programs: patterns("programs"),
             cgroups: patterns("cgroups"),
             files: patterns("files"),
         };
-        let keys = ["clients", "uids", "users", "gids", "groups", "listeners", "operations"];
+        let keys = ["clients", "uids", "users", "gids", "groups", "machines", "listeners", "operations"];
         for key in keys.into_iter().chain(of_programs) {
             if reader.has(key) && reader.list(key).is_empty() {
                 reader.refuse(key, "is empty and would match no client; remove it to match all");

@@ -33,6 +33,9 @@ use crate::stream::simulated;
 /// After moving this number of bytes, a task yields to the others of its thread, even if it could move more at once.
 const TURN: usize = 1 << 20;
 
+/// No segment of TCP has more bytes.
+const LONGEST_SEGMENT: usize = 64 << 10;
+
 /// How a connection ended without a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
@@ -393,7 +396,7 @@ impl Connection {
             self.recognise();
             self.session.handle_client(now, &mut self.client.buf);
             self.report_ends();
-            self.acknowledge_part(Side::Client);
+            self.acknowledge_part(Side::Client, count);
         }
         let room = self.server_room();
         if room == 0 || self.server.eof {
@@ -404,7 +407,7 @@ impl Connection {
             Ok(Some(count)) => {
                 self.turn += count;
                 self.session.handle_server(now, &mut self.server.buf);
-                self.acknowledge_part(Side::Server);
+                self.acknowledge_part(Side::Server, count);
             }
             // What it sent before that is the client's, so this is an orderly end: a reset would overtake it.
             Err(_) if !self.session.to_client().is_empty() => self.server.eof = true,
@@ -414,9 +417,14 @@ impl Connection {
         Ok(())
     }
 
-    /// Acknowledges a part of a message at once. A peer with a small send buffer sends the rest only then, and nothing
-    /// that is sent to it meanwhile could carry the acknowledgement. That of a whole message goes with the answer.
-    fn acknowledge_part(&self, side: Side) {
+    /// Acknowledges a part of a message at once, of which `count` bytes were read just now. A peer with a small send
+    /// buffer sends the rest only then, and nothing that is sent to it meanwhile could carry the acknowledgement. That
+    /// of a whole message goes with the answer, and the system does not wait with that of more than a segment: to ask
+    /// for it makes another packet for each read.
+    fn acknowledge_part(&self, side: Side, count: usize) {
+        if count > LONGEST_SEGMENT {
+            return;
+        }
         let half = match side {
             Side::Client => &self.client,
             Side::Server => &self.server,

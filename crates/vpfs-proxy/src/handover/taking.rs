@@ -95,7 +95,7 @@ impl Connections {
             upstream,
             client: Detached::Tcp(client.into()),
             server: Detached::Tcp(server.into()),
-            user: user.map(|(uid, gids)| Arc::new(User { uid, gids })),
+            user: user.map(|(uid, gids)| Arc::new(User { uid, gids, ..User::default() })),
             from_client: BytesMut::from(&received.from_client[..]),
             from_server: BytesMut::from(&received.from_server[..]),
         }))

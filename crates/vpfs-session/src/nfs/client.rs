@@ -80,9 +80,12 @@ impl Messages {
     /// The user of a call, shared with the call before it if that is the same.
     fn user_of(&mut self, credential: &Credential<'_>) -> Option<Arc<User>> {
         let Credential::Sys(sys) = credential else { return None };
-        let is_same = |user: &Arc<User>| user.uid == sys.uid && user.gids.iter().copied().eq(sys.gids());
+        let is_same = |user: &Arc<User>| {
+            user.uid == sys.uid && user.gids.iter().copied().eq(sys.gids()) && user.machine == sys.machine
+        };
         if !self.user.as_ref().is_some_and(is_same) {
-            self.user = Some(Arc::new(User { uid: sys.uid, gids: sys.gids().collect() }));
+            let (gids, machine) = (sys.gids().collect(), sys.machine.to_owned());
+            self.user = Some(Arc::new(User { uid: sys.uid, gids, machine }));
         }
         self.user.clone()
     }

@@ -120,7 +120,7 @@ impl Messages {
     fn learn(&mut self, ids: &CredentialIds<'_>) {
         let same = |user: &Arc<User>| user.uid == ids.uid && user.gids.iter().copied().eq(ids.gids());
         if !self.user.as_ref().is_some_and(same) {
-            self.user = Some(Arc::new(User { uid: ids.uid, gids: ids.gids().collect() }));
+            self.user = Some(Arc::new(User { uid: ids.uid, gids: ids.gids().collect(), ..User::default() }));
         }
     }
 }

@@ -37,7 +37,7 @@ impl Protocol for Tagged {
             position: None,
             elsewhere: None,
             piece: None,
-            user: Some(Arc::new(User { uid: uid.into(), gids: Vec::new() })),
+            user: Some(Arc::new(User { uid: uid.into(), ..User::default() })),
         });
         let order = Some(Order { line: uid.into(), is_data: tag != BARRIER });
         let carried = len.into();

@@ -59,6 +59,8 @@ pub enum Credential<'a> {
 /// The credential of AUTH_SYS.
 #[derive(Clone, Copy, Debug)]
 pub struct SysCredential<'a> {
+    /// The name that the client's host has for itself; empty if it is not text.
+    pub machine: &'a str,
     /// User id.
     pub uid: u32,
     /// Primary group id.
@@ -70,13 +72,13 @@ impl<'a> SysCredential<'a> {
     fn parse(body: &'a [u8]) -> Result<Self, DecodeError> {
         let mut cursor = Cursor::new(body);
         cursor.u32()?;
-        cursor.opaque(MAX_MACHINE)?;
+        let machine = std::str::from_utf8(cursor.opaque(MAX_MACHINE)?).unwrap_or_default();
         let (uid, gid) = (cursor.u32()?, cursor.u32()?);
         let count = cursor.u32()?;
         if count > MAX_GIDS {
             return Err(cursor.malformed("more than 16 groups"));
         }
-        Ok(Self { uid, gid, others: cursor.take(count as usize * 4)? })
+        Ok(Self { machine, uid, gid, others: cursor.take(count as usize * 4)? })
     }
 
     /// Group ids, the primary one first.

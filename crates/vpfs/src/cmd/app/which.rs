@@ -50,6 +50,10 @@ pub(super) struct Which {
     #[arg(long = "group", value_name = "NAME")]
     groups: Vec<String>,
 
+    /// The name that its host states for itself, with NFS
+    #[arg(long, default_value = "", hide_default_value = true)]
+    machine: String,
+
     /// The port that it connects to [default: that of the first listener without an application]
     #[arg(long)]
     port: Option<u16>,
@@ -127,14 +131,14 @@ impl Which {
             return Err(Exit::Failed(format!("{} can't be resolved; give its address instead", self.host)));
         }
         let pushed = self.pushed(&config)?;
-        let (uid, gids) = (self.uid.or(user), &gids[..]);
+        let (uid, gids, machine) = (self.uid.or(user), &gids[..], &self.machine[..]);
         let op = match self.operation {
             Operation::Read => OpKind::Read,
             Operation::Write => OpKind::Write,
             Operation::Metadata => OpKind::Metadata,
         };
         for ip in addresses {
-            print(explained(&config, &Client { listener, ip, uid, gids, op }, &known, &pushed).trim_end())?;
+            print(explained(&config, &Client { listener, ip, uid, gids, machine, op }, &known, &pushed).trim_end())?;
         }
         Ok(())
     }
@@ -196,7 +200,7 @@ fn explained(config: &Config, client: &Client<'_>, known: &Known, pushed: &Pushe
             let why = match matching {
                 _ if is_bound => "the listener at this port belongs to it".to_owned(),
                 Some((table, _)) => {
-                    let keys = ["clients", "uids", "users", "gids", "groups", "listeners", "operations"];
+                    let keys = ["clients", "uids", "users", "gids", "groups", "machines", "listeners", "operations"];
                     format!("the first rule that matches: {}", parts(config, &table, keys))
                 }
                 None => "apps.default: no rule matches, and apps.auto makes no application for it".to_owned(),
@@ -273,6 +277,10 @@ fn mismatch(config: &Config, table: &str, rule: &Rule, client: &Client<'_>, know
         let list = parts(config, table, ["gids", "groups"]);
         return Some(format!("no group that is stated is in {list}{}", unknown(&groups, known)));
     }
+    if rule.machines.as_ref().is_some_and(|machines| !machines.matches(client.machine)) {
+        let name = if client.machine.is_empty() { "no name of its host is stated, which" } else { client.machine };
+        return Some(format!("{name} is not in {}", parts(config, table, ["machines"])));
+    }
     let own = config.listeners.get(client.listener).map(|listener| listener.ports()).unwrap_or_default();
     let has_port = |ports: &Vec<u16>| own.iter().any(|port| ports.contains(port));
     if rule.listeners.as_ref().is_some_and(|ports| !has_port(ports)) {
@@ -305,7 +313,7 @@ mod tests {
         [[app]]\nname = \"root\"\nclients = \"10.9.0.1\"\nexempt = \"on\"\n\
         [[app]]\nname = \"climate\"\nclients = \"c[001-003]\"\nuids = [\"3000-3999\"]\n\
         [[app]]\nname = \"physics\"\ngids = [500]\ngroups = [\"astro\", \"gone\"]\n[[app]]\nname = \"viz\"\n\
-        [[match]]\napp = \"climate\"\nuids = 9\noperations = \"write\"\n";
+        [[app]]\nname = \"hub\"\nmachines = \"hub-*\"\n[[match]]\napp = \"climate\"\nuids = 9\noperations = \"write\"\n";
 
     fn explain(auto: &str, (ip, uid, gids): (&str, Option<u32>, &[u32]), listener: usize) -> String {
         let config = Config::parse("f", &format!("{TEXT}[apps]\nauto = \"{auto}\"\n")).unwrap();
@@ -315,7 +323,7 @@ mod tests {
         let text = Set::parse(json).unwrap().text;
         let set = PushedSet { set: vpfs_config::sets::SetName::parse("slurm").unwrap(), left_seconds: 9.0, text };
         let pushed = Pushed::of(vec![PushedSets { servers: vec!["s1".to_owned()], sets: vec![set] }]).unwrap();
-        let client = Client { listener, ip: ip.parse().unwrap(), uid, gids, op: OpKind::Write };
+        let client = Client { listener, ip: ip.parse().unwrap(), uid, gids, machine: "", op: OpKind::Write };
         explained(&config, &client, &known, &pushed)
     }
 
@@ -345,7 +353,7 @@ mod tests {
         let others = "  not root: 10.0.0.1 is not in clients = 10.9.0.1\n  not climate: user 2 is not in uids = 3000-3999\n  \
                       not climate (match.1): user 2 is not in uids = 9\n  \
                       not physics: no group that is stated is in gids = 500, groups = astro, gone; not known here: \
-                      group gone\n";
+                      group gone\n  not hub: no name of its host is stated, which is not in machines = hub-*\n";
         let automatic = "host:10.0.0.1\n  no rule matches; apps.auto = \"client-host\" makes one for it\n";
         assert_eq!(explain("client-host", nobody, 0), format!("{automatic}{others}"));
         let default = "other\n  apps.default: no rule matches, and apps.auto makes no application for it\n";
