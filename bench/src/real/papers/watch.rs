@@ -29,12 +29,12 @@ impl Watched {
 
     fn add(&mut self, metrics: &str) {
         for (series, value) in metrics.lines().filter_map(|line| line.rsplit_once(' ')) {
-            let Ok(value) = value.parse::<f64>() else { continue };
             let labels: Vec<&str> = series.split('"').collect();
             match labels[..] {
-                ["vpfs_server_depth{server=", ..] => self.depths.push(value),
+                ["vpfs_server_depth{server=", ..] => self.depths.extend(value.parse::<f64>()),
                 ["vpfs_app_requests_total{server=", _, ",app=", app, ",op=", "metadata", _] => {
-                    self.ended.entry(app.to_owned()).or_default().push(value as u64);
+                    let whole = value.split('.').next().and_then(|whole| whole.parse::<u64>().ok());
+                    self.ended.entry(app.to_owned()).or_default().extend(whole);
                 }
                 _ => {}
             }

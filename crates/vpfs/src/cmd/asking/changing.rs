@@ -64,8 +64,8 @@ pub(in super::super) async fn change_one(
 }
 
 impl Asking {
-    /// Changes a set at once at all proxies that would be asked: those of this host at their sockets, or with `remote` at
-    /// their ports. Each takes ten seconds at most.
+    /// Changes a set at once at all proxies that would be asked: those of this host at their sockets, or with `remote`
+    /// at their ports. Each takes ten seconds at most.
     pub(in super::super) async fn change(&self, config: &Config, to: &Change) -> Result<Changed, Exit> {
         self.check(config)?;
         let wanted = config.servers().filter(|(_, server)| self.is_wanted(&server.name));
