@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     #[should_panic(
-        expected = "\"orangfs\" is none of orangefs, nfs, ip, nft, slurm, clustershell, prometheus, chromium, systemd, fuse, deb, rpm"
+        expected = "\"orangfs\" is none of orangefs, nfs, ip, nft, slurm, clustershell, prometheus, chromium, systemd, fuse, python, jq, deb, rpm"
     )]
     fn a_misspelt_name_is_an_error() {
         names("nft,orangfs");
