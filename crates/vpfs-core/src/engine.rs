@@ -12,9 +12,8 @@ use crate::member::Member;
 use crate::request::Request;
 use crate::scheduler::Scheduler;
 use crate::settings::Settings;
-use crate::slot_cost::SlotCostTable;
 use crate::totals::Totals;
-use crate::units::{AppId, Bytes, Depth, Time};
+use crate::units::{AppId, Bytes, Time};
 
 /// A scheduler that can be exchanged for another one.
 pub(crate) trait Engine: Scheduler + Debug {
@@ -61,11 +60,6 @@ pub(crate) trait Engine: Scheduler + Debug {
 
     /// `app`, which has had no request yet, was a bulk flow.
     fn remember_bulk(&mut self, _app: AppId) {}
-
-    /// The depth and slot costs found from completions, if the engine looks for them.
-    fn slots_found(&self) -> Option<(Depth, &SlotCostTable)> {
-        None
-    }
 
     /// The capacities of all its tables.
     #[cfg(test)]

@@ -27,10 +27,9 @@ use crate::member::Member;
 use crate::request::{Dispatch, OpKind, Request, ServiceClass, ServiceReport};
 use crate::scheduler::Scheduler;
 use crate::settings::Settings;
-use crate::slot_cost::SlotCostTable;
 use crate::total::{Reach, TotalKind};
 use crate::totals::{TotalId, Totals};
-use crate::units::{AppId, Bytes, Depth, RequestId, Time};
+use crate::units::{AppId, Bytes, RequestId, Time};
 
 /// A scheduler whose policy and settings can change at any time.
 ///
@@ -139,17 +138,6 @@ impl Policy {
     /// The settings in force.
     pub fn settings(&self) -> &Settings {
         &self.settings
-    }
-
-    /// The depth that was found from completions, see [`Sfq::depth_found`](crate::Sfq::depth_found); `None` for
-    /// policies that find none.
-    pub fn depth_found(&self) -> Option<Depth> {
-        Some(self.data.slots_found()?.0)
-    }
-
-    /// The slot costs that go with [`Policy::depth_found`].
-    pub fn slot_costs_found(&self) -> Option<&SlotCostTable> {
-        Some(self.data.slots_found()?.1)
     }
 
     /// What the policy has learned and would have to learn again after a restart; `None` if nothing. O(applications).

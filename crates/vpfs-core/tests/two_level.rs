@@ -8,8 +8,8 @@ use std::time::Duration;
 use common::depth;
 use vpfs_core::testing::Random;
 use vpfs_core::{
-    AppId, AppPolicy, Bytes, Dispatch, Event, Fifo, OpKind, Request, RequestId, Scheduler, Scope, Target, Time,
-    TwoLevel, TwoLevelSettings,
+    AppId, AppPolicy, Bytes, Deadlines, Depth, Dispatch, Event, Fifo, OpKind, Policy, PolicyKind, Request, RequestId,
+    Scheduler, Scope, Settings, SlotCostTable, Target, Time, TwoLevel, TwoLevelSettings,
 };
 
 const SIZE: Bytes = Bytes::kib(32);
@@ -142,6 +142,11 @@ impl<S: Scheduler> Run<S> {
     }
 
     fn until(mut self, end: Time) -> Outcome {
+        self.go_on(end);
+        self.outcome
+    }
+
+    fn go_on(&mut self, end: Time) {
         let mut now = Time::ZERO;
         while now < end {
             let sources = self.sources.iter().filter_map(Source::next);
@@ -149,7 +154,6 @@ impl<S: Scheduler> Run<S> {
             now = now.max(next.expect("sources never end"));
             self.step(now);
         }
-        self.outcome
     }
 
     fn step(&mut self, now: Time) {
@@ -244,6 +248,24 @@ fn the_outstanding_limit_follows_the_load_up_and_down() {
     assert!((70..=100).contains(&within(40, 50).max().unwrap()), "{limits:?}");
     let least = within(50, 55).min().expect("the limit changes when one class goes");
     assert!(least < 80, "{limits:?}");
+}
+
+/// What metrics say of the limit is what holds.
+#[test]
+fn the_limit_is_told() {
+    let mut settings = Settings::new(PolicyKind::TwoLevel, depth(8), SlotCostTable::uniform());
+    settings.two_level.deadlines = Deadlines::Paper;
+    let mut policy = Policy::new(&settings, common::EVENTS);
+    assert_eq!(policy.limits().depth, Some(depth(8)));
+    for (app, megabytes) in [(TIGHT, 40), (LOOSE, 20)] {
+        policy.set_app(Time::ZERO, app, &promised(megabytes, DEADLINES[app.index()]));
+    }
+    let mut run = Run::new(policy, [on_off, ramp]);
+    run.go_on(seconds(15));
+    let told = run.scheduler.limits().depth.map(Depth::get);
+    let last = run.outcome.limits.last().expect("it changes").1;
+    assert_eq!(told, Some(last));
+    assert_ne!(last, 8);
 }
 
 /// Both ask for their full rates, a fifth more than the storage has: not all deadlines can be kept then, and the

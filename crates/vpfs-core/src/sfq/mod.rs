@@ -297,10 +297,6 @@ impl Engine for Sfq {
         }
     }
 
-    fn slots_found(&self) -> Option<(Depth, &SlotCostTable)> {
-        Some((self.depth_found()?, self.slot_costs()))
-    }
-
     fn shared(&mut self) -> Option<&mut dyn SharedService> {
         Some(self)
     }

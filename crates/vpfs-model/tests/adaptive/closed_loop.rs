@@ -134,7 +134,7 @@ impl Run<'_> {
             let io = self.device.submit(now, Io { kind, object, offset: 0, len: size.0 });
             self.submitted.insert(io, dispatch.id);
         }
-        if let Some(depth) = self.scheduler.depth_found()
+        if let Some(depth) = self.scheduler.limits().depth
             && self.trace.depths.last().is_none_or(|&(_, last)| last != depth.get())
         {
             self.trace.depths.push((now, depth.get()));

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use changing::{Change, Replaced, Scaled};
 use closed_loop::{Clients, Trace, run};
-use vpfs_core::{AppId, Bytes, Depth, OpKind, Policy, PolicyKind, Settings, SlotCostTable, Time};
+use vpfs_core::{AppId, Bytes, Depth, Learned, OpKind, Policy, PolicyKind, Settings, SlotCostTable, Time};
 use vpfs_model::device::{Device, DeviceProfile, HddProfile, IoKind, SsdProfile};
 
 /// Application 0 always has more to do, application 1 is small and sends little.
@@ -176,8 +176,8 @@ fn slot_costs_follow_the_disk() {
         let mut policy = policy(14, true);
         let clients = [clients(IoKind::Write, 2048, 32, 0), clients(IoKind::Write, 64, 4, 50)];
         run(&mut policy, &mut *DeviceProfile::Hdd(profile).build(), &clients, 1, secs(120));
-        let table = policy.slot_costs_found().expect("they are looked for");
-        [64, 2048].map(|kib| table.slot_cost(OpKind::Write, Bytes::kib(kib)).get())
+        let Some(Learned::Slots { slot_costs, .. }) = policy.learned(Time::ZERO) else { panic!("they are looked for") };
+        [64, 2048].map(|kib| slot_costs.slot_cost(OpKind::Write, Bytes::kib(kib)).get())
     };
     let costs = [18_000_000, 72_000_000, 288_000_000].map(found);
     println!("{costs:?}");
