@@ -78,10 +78,11 @@ async fn applications(
     };
     let jobs: Vec<_> = trial.scenario.apps.iter().enumerate().map(job).collect::<Result<_, _>>()?;
     prepare(&jobs).await?;
+    let runs = connect(&jobs, urls).await?;
     let began = Instant::now();
     let mut watched = Watched::default();
     let mut outcomes = tokio::select! {
-        outcomes = load(&jobs, urls, &told) => outcomes?,
+        outcomes = load(&jobs, runs, &told) => outcomes?,
         never = watched.watch(socket) => match never {},
     };
     let time = began.elapsed();
@@ -114,15 +115,19 @@ async fn clear(jobs: &[Job<'_>]) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs all applications until those that are not in the background are done.
-async fn load(jobs: &[Job<'_>], urls: &[String], told: &AtomicBool) -> Result<Vec<AppOutcome>, String> {
-    // All connect before any begins: with hundreds of connections that takes seconds.
+/// All applications connect before any begins: with hundreds of connections that takes seconds.
+async fn connect(jobs: &[Job<'_>], urls: &[String]) -> Result<Vec<Run>, String> {
     let mut runs = Vec::new();
     for (Job { measured, options, .. }, url) in jobs.iter().zip(urls) {
         let client = ClientOptions { url: url.clone(), ..options.client.clone() };
         let options = RunOptions { client, ..options.clone() };
         runs.push(Run::prepare(Arc::<Part>::clone(measured), options).await.map_err(|error| error.to_string())?);
     }
+    Ok(runs)
+}
+
+/// Runs all applications until those that are not in the background are done.
+async fn load(jobs: &[Job<'_>], runs: Vec<Run>, told: &AtomicBool) -> Result<Vec<AppOutcome>, String> {
     let [mut foreground, mut background] = [JoinSet::new(), JoinSet::new()];
     for (number, (Job { app, .. }, run)) in jobs.iter().zip(runs).enumerate() {
         let start = app.start;
@@ -139,7 +144,7 @@ async fn load(jobs: &[Job<'_>], urls: &[String], told: &AtomicBool) -> Result<Ve
             let report = ended.map_err(|error| error.to_string())?.map_err(|error| error.to_string());
             let (number, report) = report?;
             if !report.verification.is_clean() {
-                return Err(format!("{}: data is wrong: {:?}", urls[number], report.verification.examples));
+                return Err(format!("{}: data is wrong: {:?}", jobs[number].app.name, report.verification.examples));
             }
             outcomes.push((number, AppOutcome::live(jobs[number].app, &report)));
         }
