@@ -71,8 +71,7 @@ pub(crate) fn set<T: Item>(items: &mut Vec<T>, positions: &mut Vec<u32>, item: &
         let last = items.len() - 1;
         sift_up(items, positions, last, item) == 0
     } else {
-        items[position as usize] = *item;
-        settle(items, positions, position as usize)
+        settle(items, positions, position as usize, item)
     }
 }
 
@@ -86,20 +85,18 @@ pub(crate) fn remove<T: Item>(items: &mut Vec<T>, positions: &mut [u32], owner: 
     if let Some(last) = items.pop()
         && position < items.len()
     {
-        items[position] = last;
-        return settle(items, positions, position);
+        return settle(items, positions, position, &last);
     }
     position == 0
 }
 
-/// Moves the item at index `at`, which has changed, up or down to where it belongs; returns whether the first item may
+/// Puts `item` in place of that at index `at`, or above or below, where it belongs; returns whether the first item may
 /// have changed.
-pub(crate) fn settle<T: Item>(items: &mut [T], positions: &mut [u32], at: usize) -> bool {
-    let item = items[at];
-    if at > 0 && item < items[(at - 1) / ARITY] {
-        sift_up(items, positions, at, &item) == 0
+pub(crate) fn settle<T: Item>(items: &mut [T], positions: &mut [u32], at: usize, item: &T) -> bool {
+    if at > 0 && *item < items[(at - 1) / ARITY] {
+        sift_up(items, positions, at, item) == 0
     } else {
-        sift_down(items, positions, at, &item);
+        sift_down(items, positions, at, item);
         at == 0
     }
 }

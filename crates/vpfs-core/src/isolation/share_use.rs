@@ -19,8 +19,9 @@ const SIZES: usize = 64;
 /// A share in the last window of control.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ShareUse {
-    /// The weights of applications and shares in it that were active.
+    /// The weights of applications and shares in it that were active, and φ of the share itself, relative to all.
     weights: u64,
+    phi: Share,
     /// The device time of all applications below it.
     used_ns: u64,
     /// The work that they had pending, and its mean over the last windows; names may change from window to window.
@@ -28,7 +29,8 @@ pub(super) struct ShareUse {
     footprint_ns: u64,
     /// The largest usual request of one of them.
     usual_ns: u64,
-    /// The footprints of applications and shares in it by size, and the largest two.
+    /// The footprints of applications and shares in it, all and by size, and the largest two.
+    all: u64,
     by_size: [u64; SIZES],
     largest: Largest,
     /// Together they took more than their share, and have always had requests pending since.
@@ -63,10 +65,12 @@ impl Largest {
 impl ShareUse {
     const NONE: Self = Self {
         weights: 0,
+        phi: Share::ONE,
         used_ns: 0,
         pending_ns: 0,
         footprint_ns: 0,
         usual_ns: 0,
+        all: 0,
         by_size: [0; SIZES],
         largest: Largest([(0, None); 2]),
         greedy: false,
@@ -89,6 +93,7 @@ impl ShareUse {
 
     /// An application in it, or a share, has this footprint.
     fn add_member(&mut self, footprint_ns: u64, share: Option<ShareId>) {
+        self.all = self.all.saturating_add(footprint_ns);
         let of_size = &mut self.by_size[footprint_ns.max(1).ilog2() as usize];
         *of_size = of_size.saturating_add(footprint_ns);
         self.largest.add(footprint_ns, share);
@@ -97,21 +102,22 @@ impl ShareUse {
     /// The footprint from which a member is bulk if the share is: half of the largest, or less if the smaller ones have
     /// more than a quarter of all work together. Otherwise many names with little work each would be protected.
     fn responsible_from_ns(&self) -> u64 {
-        let all = self.by_size.iter().fold(0_u64, |sum, of_size| sum.saturating_add(*of_size));
         let mut smaller = 0_u64;
         let size = self.by_size.iter().position(|of_size| {
             smaller = smaller.saturating_add(*of_size);
-            smaller > all / 4
+            smaller > self.all / 4
         });
         (self.largest.0[0].0 / 2).min(size.map_or(0, |size| 1 << size))
     }
 }
 
-/// φ of something with this weight in `share`, relative to all that was active.
-fn part(shares: &Shares, uses: &[ShareUse], share: Option<ShareId>, own: Share) -> u64 {
-    let up = shares.above(share);
-    up.fold(own, |part, (share, policy)| part.within(policy.weight, uses[share.index()].weights.max(1)))
-        .scaled(PART_BITS)
+/// φ of a share, relative to all that was active.
+fn phi(shares: &Shares, uses: &[ShareUse], share: ShareId) -> Share {
+    let SharePolicy { weight, parent, .. } = shares.policy_of(share);
+    let within = |phi: Share, (share, policy): (ShareId, SharePolicy)| {
+        phi.within(policy.weight, uses[share.index()].weights.max(1))
+    };
+    shares.above(parent).fold(Share::whole(weight), within)
 }
 
 impl Isolation {
@@ -137,10 +143,15 @@ impl Isolation {
                 weight = policy.weight;
             }
         }
-        uses.iter_mut().for_each(|of| of.footprint_ns = of.footprint_ns.midpoint(of.pending_ns));
+        for share in (0..).map(ShareId).take(shares.len()) {
+            let phi = phi(shares, uses, share);
+            let of = &mut uses[share.index()];
+            (of.phi, of.footprint_ns) = (phi, of.footprint_ns.midpoint(of.pending_ns));
+        }
         for app in &self.active {
-            let own = Share::whole(shares.weight(*app));
-            self.meters[app.index()].part = part(shares, uses, shares.share_of(*app), own);
+            let (weight, share) = (shares.weight(*app), shares.share_of(*app).map(|share| &uses[share.index()]));
+            let phi = share.map_or(Share::whole(weight), |of| of.phi.within(weight, of.weights.max(1)));
+            self.meters[app.index()].part = phi.scaled(PART_BITS);
         }
     }
 
@@ -165,10 +176,8 @@ impl Isolation {
                 policy.parent.map_or(&at_the_top, |within| &uses[within.index()].largest).beside(share)
             };
             let of_others = shares.above(Some(share)).map(beside).max().unwrap_or(0);
-            let policy = shares.policy_of(share);
-            let part = part(shares, uses, policy.parent, Share::whole(policy.weight));
             let of = &mut uses[share.index()];
-            let takes_more = crowd.is_more_than_share(of.used_ns, part, of.usual_ns);
+            let takes_more = crowd.is_more_than_share(of.used_ns, of.phi.scaled(PART_BITS), of.usual_ns);
             of.greedy = takes_more || of.greedy && of.footprint_ns >= of.usual_ns;
             of.is_heavy = of_others > 0 && (of.greedy || of.footprint_ns >= of_others / 2);
             of.bulk_from_ns = of.responsible_from_ns();

@@ -120,8 +120,7 @@ impl Order {
         let (owner, heap) = (next.owner(), heap_of(share));
         let position = *self.positions.get(owner)? as usize;
         let items = self.heaps.get_mut(heap).filter(|_| self.homes[owner] as usize == heap)?;
-        *items.get_mut(position)? = *next;
-        Some(heap::settle(items, &mut self.positions, position))
+        (position < items.len()).then(|| heap::settle(items, &mut self.positions, position, next))
     }
 
     /// What is first in `share` stands in `parent`, with its tag by the clock of that; returns whether the first there
@@ -137,10 +136,9 @@ impl Order {
         let next = first.of_share(share, outer(first.tag));
         let (position, items) = (self.positions.get(next.owner()), self.heaps.get_mut(heap_of(parent)));
         if let (Some(&position), Some(items)) = (position, items)
-            && let Some(place) = items.get_mut(position as usize)
+            && (position as usize) < items.len()
         {
-            *place = next;
-            return heap::settle(items, &mut self.positions, position as usize);
+            return heap::settle(items, &mut self.positions, position as usize, &next);
         }
         self.insert(parent, &next)
     }
