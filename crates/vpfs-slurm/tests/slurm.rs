@@ -113,27 +113,37 @@ fn a_mistake_has_its_line_and_remedy() {
     let agent = |text: &str| problems(&format!("[agent]\ntoken = \"t\"\n{text}\n"));
     let rule = |text: &str| problems(&format!("[agent]\ntoken = \"t\"\n[[rule]]\n{text}\n"));
     for (found, said) in [
-        (problems(""), "add token = \"slurm.token\""),
+        (problems(""), "slurm.toml: agent.reach: \"peers\" needs the owner's token; add token = \"slurm.token\""),
         (agent("intervall = \"30s\""), "slurm.toml:3: agent.intervall: unknown key; did you mean \"interval\"?"),
-        (agent("interval = 30"), "slurm.toml:3: agent.interval: "),
-        (agent("interval = \"5min\""), "less than three times interval"),
+        (agent("interval = 30"), "slurm.toml:3: agent.interval: \"30\" has no unit; write for example \"30s\""),
+        (
+            agent("interval = \"5min\""),
+            "slurm.toml:1: agent.ttl: is less than three times interval, so jobs would lose their shares between two \
+             pushes; raise it",
+        ),
         (agent("reach = \"tcp\""), "slurm.toml:3: agent.reach: unknown value \"tcp\"; allowed are peers, sockets"),
-        (agent("clients = \"%N-ib\""), "has to contain {node} or {address}"),
-        (agent("owner = \"my slurm\""), "is not the name of a set"),
+        (agent("clients = \"%N-ib\""), "slurm.toml:3: agent.clients: has to contain {node} or {address}, and"),
+        (
+            agent("owner = \"my slurm\""),
+            "slurm.toml:3: agent.owner: \"my slurm\" is not the name of a set; use 1 to 64 letters",
+        ),
         (
             problems("[agent]\ntoken = \"t\"\n[rules]\nqos = \"high\"\n"),
             "slurm.toml:3: rules: unknown key; did you mean \"rule\"?",
         ),
         (rule("weight = 0"), "slurm.toml:4: rule.weight: 0 is out of range; allowed are 1 to 1000000"),
-        (rule("weight = \"4\""), "write 4 without quotes"),
-        (rule("qos = high"), "slurm.toml:4: "),
-        (rule("qos = []"), "would match no job"),
-        (rule("qos = [1]"), "a list of names"),
-        (rule("licence = \"fastio\""), "did you mean \"license\"?"),
-        (rule("share = \"{acount}/{user}\""), "there are {account}, {user}, {qos}, {partition}, {job}"),
-        (rule("share = \"a b\""), "is not a path of shares"),
-        (rule("cap = \"2GB\""), "slurm.toml:4: rule.cap: "),
-        (rule("cap = \"0MB/s\""), "would block all requests"),
+        (rule("weight = \"4\""), "slurm.toml:4: rule.weight: is text; write 4 without quotes"),
+        (rule("qos = high"), "slurm.toml:4: rule.qos: high needs quotes; write qos = \"high\""),
+        (rule("qos = []"), "slurm.toml:4: rule.qos: is empty and would match no job; remove it to match all"),
+        (rule("qos = [1]"), "slurm.toml:4: rule.qos: found a number; write a list of names and patterns such as"),
+        (rule("licence = \"fastio\""), "slurm.toml:4: rule.licence: unknown key; did you mean \"license\"?"),
+        (
+            rule("share = \"{acount}/{user}\""),
+            "slurm.toml:4: rule.share: \"{acount}/{user}\" has braces that are no field; there are {account}, {user},",
+        ),
+        (rule("share = \"a b\""), "slurm.toml:4: rule.share: \"a b\" is not a path of shares; use 1 to 64 letters"),
+        (rule("cap = \"2GB\""), "slurm.toml:4: rule.cap: \"2GB\" has an unknown unit; did you mean \"GB/s\"?"),
+        (rule("cap = \"0MB/s\""), "slurm.toml:4: rule.cap: of 0 would block all requests; remove it or raise it"),
     ] {
         assert!(found.contains(said), "{found}");
     }
