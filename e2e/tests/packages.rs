@@ -83,6 +83,7 @@ fn is_installed_upgraded_and_removed(kind: &Kind) {
     (kind.make)("0.1.1", dir.path());
     machine.run(&format!("{} /mnt/0.1.0.package", kind.install));
     machine.run(&format!("systemd-analyze verify {UNIT}; systemd-analyze security --threshold=20 {UNIT}"));
+    machine.run("systemd-analyze verify vpfs-slurm.service; test -e /usr/share/doc/vpfs/examples/jobs/pbs_hook.py");
     machine.run("id vpfs; test -d /etc/vpfs; man --where vpfs-proxy; test ! -e /run/vpfs");
     assert_eq!(machine.property(UNIT, "ActiveState"), "inactive", "nothing is configured yet");
 
