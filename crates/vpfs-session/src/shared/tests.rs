@@ -140,8 +140,8 @@ fn a_session_without_operations_keeps_no_large_table() {
     assert!(capacities.iter().all(|capacity| *capacity <= table::KEPT_OPS), "{capacities:?}");
 }
 
-/// Symptom: equal inputs gave operations different numbers. Cause: the capacity of a hash table, by which the tables were
-/// freed, depends on where its keys are once some were removed.
+/// Symptom: equal inputs gave operations different numbers. Cause: the capacity of a hash table, by which the tables
+/// were freed, depends on where its keys are once some were removed.
 #[test]
 fn when_tables_are_freed_does_not_depend_on_hashes() {
     let numbers = |room: usize| {
