@@ -142,11 +142,11 @@ impl<S: Scheduler> Run<S> {
     }
 
     fn until(mut self, end: Time) -> Outcome {
-        self.go_on(end);
+        self.run_until(end);
         self.outcome
     }
 
-    fn go_on(&mut self, end: Time) {
+    fn run_until(&mut self, end: Time) {
         let mut now = Time::ZERO;
         while now < end {
             let sources = self.sources.iter().filter_map(Source::next);
@@ -261,7 +261,7 @@ fn the_limit_is_told() {
         policy.set_app(Time::ZERO, app, &promised(megabytes, DEADLINES[app.index()]));
     }
     let mut run = Run::new(policy, [on_off, ramp]);
-    run.go_on(seconds(15));
+    run.run_until(seconds(15));
     let told = run.scheduler.limits().depth.map(Depth::get);
     let last = run.outcome.limits.last().expect("it changes").1;
     assert_eq!(told, Some(last));

@@ -17,7 +17,7 @@ pub(super) const KEPT_OPS: usize = 16;
 pub(super) struct Table<P: Protocol> {
     /// With the serial number of each.
     ops: Slab<(u32, Op<P>)>,
-    pub(super) by_tag: HashMap<P::Tag, OpId>,
+    by_tag: HashMap<P::Tag, OpId>,
     /// The serial number of the next operation.
     serial: u32,
     /// The number of operations whose requests were sent; only these can time out.
@@ -172,6 +172,12 @@ impl<P: Protocol> Table<P> {
         if self.ops.capacity() > KEPT_OPS {
             (self.ops, self.by_tag) = Default::default();
         }
+    }
+
+    /// Makes the hash table larger than its operations need, as some that were removed do.
+    #[cfg(test)]
+    pub(super) fn reserve_tags(&mut self, more: usize) {
+        self.by_tag.reserve(more);
     }
 
     #[cfg(test)]

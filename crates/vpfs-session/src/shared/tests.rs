@@ -146,7 +146,7 @@ fn a_session_without_operations_keeps_no_large_table() {
 fn when_tables_are_freed_does_not_depend_on_hashes() {
     let numbers = |room: usize| {
         let mut session = session();
-        session.core.table.by_tag.reserve(room);
+        session.core.table.reserve_tags(room);
         let mut begin_and_end = |count: u8| {
             let enqueued = session.enqueued(&(0..count).flat_map(|tag| request(tag, 1, 0)).collect::<Vec<u8>>());
             enqueued.iter().for_each(|(op, _)| session.dispatch(Time::ZERO, *op, None));
