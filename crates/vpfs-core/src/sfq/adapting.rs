@@ -5,7 +5,6 @@ use alloc::boxed::Box;
 use super::Sfq;
 use super::entry::SfqEntry;
 use crate::adapt::{Controller, Done, Load};
-use crate::slot_cost::SlotCostTable;
 use crate::units::{Depth, Time};
 
 impl Sfq {
@@ -22,13 +21,8 @@ impl Sfq {
 
     /// The depth found from completions, without the comparisons with larger depths that
     /// [`Event::DepthChanged`](crate::Event::DepthChanged) also reports. `None` if the depth is configured.
-    pub fn depth_found(&self) -> Option<Depth> {
+    pub(super) fn depth_found(&self) -> Option<Depth> {
         Some(self.controller.as_ref()?.found())
-    }
-
-    /// The slot costs in force.
-    pub fn slot_costs(&self) -> &SlotCostTable {
-        &self.table
     }
 
     pub(super) fn tell_drained(&mut self) {

@@ -282,7 +282,7 @@ impl Engine for Sfq {
     }
 
     fn learned(&self, _now: Time) -> Option<Learned> {
-        Some(Learned::Slots { depth: self.depth_found()?, slot_costs: self.slot_costs().clone() })
+        Some(Learned::Slots { depth: self.depth_found()?, slot_costs: self.table.clone() })
     }
 
     /// The search starts from what was found, if there is one.
