@@ -64,6 +64,7 @@ mod tests {
     use super::*;
     use crate::request::{OpKind, Request};
     use crate::scheduler::Scheduler;
+    use crate::slot_cost::SlotCostTable;
     use crate::units::{AppId, Bytes, RequestId};
 
     /// What is measured of a storage that is always busy and takes a millisecond for each request, if each tenth
