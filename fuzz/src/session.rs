@@ -9,7 +9,7 @@ use bytes::BytesMut;
 use vpfs_core::{Bytes, FilePosition, MIN_DATA_COST, Objects, OpKind, Pieces, Time};
 use vpfs_session::nfs::Nfs;
 use vpfs_session::orangefs::{AddressMap, OrangeFs};
-use vpfs_session::{Action, Completed, Interposer, OpId, Outbound, Requester, Session, SessionLimits, Submission};
+use vpfs_session::{Action, Completed, Interposer, OpId, Outbound, Requester, Session, SessionLimits, Side, Submission};
 use vpfs_wire::bmi::{Header, MAX_UNEXPECTED, Mode, Tag};
 use vpfs_wire::nfs::MAX_RECORD;
 
@@ -117,7 +117,8 @@ impl DriverRecord {
     }
 }
 
-/// Checks that a script has the same effect whether bytes arrive at once or in pieces, and that every action is valid.
+/// Checks that a script has the same effect whether bytes arrive at once or in pieces, or pass through pipes as far as
+/// they may, and that every action is valid.
 ///
 /// The first byte of `data` selects the limits, the second the size of pieces. The rest is steps, see [`Steps`].
 pub fn session(data: &[u8]) {
@@ -131,10 +132,13 @@ pub fn nfs_session(data: &[u8]) {
 
 fn check_splits(data: &[u8], framing: Framing) {
     let Some((&[limits, piece], script)) = data.split_first_chunk() else { return };
-    let at_once = Run::of(script, framing, limits, usize::MAX);
-    let in_pieces = Run::of(script, framing, limits, 1 + usize::from(piece));
-    assert_eq!(at_once.actions, in_pieces.actions);
-    assert!(at_once.to_client == in_pieces.to_client && at_once.to_server == in_pieces.to_server);
+    let at_once = Run::of(script, framing, limits, (usize::MAX, false));
+    let piece = 1 + usize::from(piece);
+    for other in [(piece, false), (piece, true), (usize::MAX, true)] {
+        let other = Run::of(script, framing, limits, other);
+        assert_eq!(at_once.actions, other.actions);
+        assert!(at_once.to_client == other.to_client && at_once.to_server == other.to_server);
+    }
 }
 
 /// How messages are framed, and by which protocol they are read.
@@ -269,9 +273,14 @@ struct Run {
     session: Box<dyn Session>,
     framing: Framing,
     now: Time,
+    /// Bytes that arrive at once.
     piece: usize,
+    /// Whether the rests of messages pass through the pipes.
+    is_piped: bool,
     client_buf: BytesMut,
     server_buf: BytesMut,
+    /// From the client and from the server.
+    pipes: [Vec<u8>; 2],
     record: DriverRecord,
     actions: Vec<Action>,
     to_client: Vec<u8>,
@@ -279,7 +288,7 @@ struct Run {
 }
 
 impl Run {
-    fn of(script: &[u8], framing: Framing, limits: u8, piece: usize) -> Self {
+    fn of(script: &[u8], framing: Framing, limits: u8, (piece, is_piped): (usize, bool)) -> Self {
         let ops = 1 + usize::from(limits % 16);
         let requester = match ops % 3 {
             0 => Requester::Server,
@@ -298,8 +307,10 @@ impl Run {
             framing,
             now: Time::ZERO,
             piece,
+            is_piped,
             client_buf: BytesMut::new(),
             server_buf: BytesMut::new(),
+            pipes: Default::default(),
             record: DriverRecord::default(),
             actions: Vec::new(),
             to_client: Vec::new(),
@@ -318,14 +329,16 @@ impl Run {
         match step {
             Step::FromClient(bytes) if session.wants_client() => {
                 for piece in bytes.chunks(self.piece) {
-                    self.client_buf.extend_from_slice(piece);
-                    session.handle_client(self.now, &mut self.client_buf);
+                    let read = self.piped(Side::Client, piece);
+                    self.client_buf.extend_from_slice(read);
+                    self.session.handle_client(self.now, &mut self.client_buf);
                 }
             }
             Step::FromServer(bytes) if session.wants_server() => {
                 for piece in bytes.chunks(self.piece) {
-                    self.server_buf.extend_from_slice(piece);
-                    session.handle_server(self.now, &mut self.server_buf);
+                    let read = self.piped(Side::Server, piece);
+                    self.server_buf.extend_from_slice(read);
+                    self.session.handle_server(self.now, &mut self.server_buf);
                 }
             }
             // Back-pressure: such bytes stay with the peer.
@@ -344,14 +357,29 @@ impl Run {
                 session.handle_timeout(self.now);
                 session.handle_client(self.now, &mut self.client_buf);
             }
-            Step::ClientTakes(count) => take(session.to_client(), count, &mut self.to_client),
-            Step::ServerTakes(count) => take(session.to_server(), count, &mut self.to_server),
+            Step::ClientTakes(count) => take(session.to_client(), count, &mut self.pipes[1], &mut self.to_client),
+            Step::ServerTakes(count) => take(session.to_server(), count, &mut self.pipes[0], &mut self.to_server),
             Step::ClientEof => session.handle_client_eof(self.client_buf.len()),
             Step::ServerEof => session.handle_server_eof(self.server_buf.len()),
             Step::Drain => {
                 session.drain();
             }
         }
+    }
+
+    /// Has the start of `bytes` pass through the pipe, as far as it may, and returns the rest.
+    fn piped<'a>(&mut self, side: Side, bytes: &'a [u8]) -> &'a [u8] {
+        let (pipe, buf) = match side {
+            Side::Client => (&mut self.pipes[0], &self.client_buf),
+            Side::Server => (&mut self.pipes[1], &self.server_buf),
+        };
+        if !self.is_piped || !buf.is_empty() {
+            return bytes;
+        }
+        let (passing, rest) = bytes.split_at(bytes.len().min(self.session.passing(side)));
+        pipe.extend_from_slice(passing);
+        self.session.passed(self.now, side, passing.len());
+        rest
     }
 
     /// Records the actions of the step.
@@ -381,7 +409,7 @@ impl Run {
         self.session.end();
         self.check();
         assert!(self.session.is_closed());
-        take(self.session.to_client(), usize::MAX, &mut self.to_client);
+        take(self.session.to_client(), usize::MAX, &mut self.pipes[1], &mut self.to_client);
         // Further input is ignored.
         let mut late = BytesMut::from(&[0; 64][..]);
         self.session.handle_client(self.now, &mut late);
@@ -393,13 +421,14 @@ impl Run {
     }
 }
 
-/// Moves at most `count` bytes, as a socket would.
-pub fn take(out: &mut Outbound, count: usize, into: &mut Vec<u8>) {
+/// Moves at most `count` bytes, those in `pipe` first, as a socket would.
+pub fn take(out: &mut Outbound, count: usize, pipe: &mut Vec<u8>, into: &mut Vec<u8>) {
     let mut left = count.min(out.len());
     while left > 0 {
+        let before = into.len();
+        into.extend(pipe.drain(..left.min(out.piped())));
         let mut slices = [IoSlice::new(&[]); 4];
         let filled = out.slices(&mut slices);
-        let before = into.len();
         for slice in &slices[..filled] {
             let len = slice.len().min(left - (into.len() - before));
             into.extend_from_slice(&slice[..len]);

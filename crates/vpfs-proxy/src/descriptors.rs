@@ -6,8 +6,11 @@ use std::io;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors for everything but connections: listening sockets, the runtime, the log, files while they are read.
-const OTHERS: usize = 64;
+use crate::pipes;
+
+/// Descriptors for everything but connections: pipes, listening sockets, the runtime, the log, files while they are
+/// read.
+const OTHERS: usize = 64 + 2 * pipes::MOST;
 
 /// The process or the system has no file descriptor left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use bytes::{BufMut, BytesMut};
 use tokio::io::Interest;
 use vpfs_session::Outbound;
 
+use crate::pipes::Pipes;
 use crate::read_buffers::{self, READ_SIZE};
 use crate::stream::{Detached, Stream};
 
@@ -17,13 +18,15 @@ pub(crate) struct Half {
     pub(crate) stream: Stream,
     /// Has no memory of its own while nothing is in it, see [`Half::rest`].
     pub(crate) buf: BytesMut,
+    /// What is to be sent to it and was not read into memory.
+    pipes: Pipes,
     pub(crate) eof: bool,
     pub(crate) write_closed: bool,
 }
 
 impl Half {
     pub(crate) fn new(stream: Stream) -> Self {
-        Self { stream, buf: BytesMut::new(), eof: false, write_closed: false }
+        Self { stream, buf: BytesMut::new(), pipes: Pipes::default(), eof: false, write_closed: false }
     }
 
     /// A socket of a predecessor, which had read `buf` from it.
@@ -35,7 +38,19 @@ impl Half {
     /// of file.
     pub(crate) fn try_read(&mut self, most: usize) -> io::Result<Option<usize>> {
         self.make_room();
-        match self.stream.try_read_buf(&mut (&mut self.buf).limit(most)) {
+        let read = self.stream.try_read_buf(&mut (&mut self.buf).limit(most));
+        self.arrived(read)
+    }
+
+    /// Takes available bytes, at most `most`, into the pipes to another socket, without waiting. `None` if no bytes are
+    /// available, `Some(0)` at the end of file. An error of the kind [`io::ErrorKind::Unsupported`] if they must be read.
+    pub(crate) fn try_splice(&mut self, to: &mut Half, most: usize) -> io::Result<Option<usize>> {
+        let taken = self.stream.try_fill(&mut to.pipes, most);
+        self.arrived(taken)
+    }
+
+    fn arrived(&mut self, count: io::Result<usize>) -> io::Result<Option<usize>> {
+        match count {
             Ok(count) => {
                 self.eof = count == 0;
                 Ok(Some(count))
@@ -66,11 +81,17 @@ impl Half {
     }
 
     /// Writes as much as the socket accepts, without waiting.
-    pub(crate) fn try_write(&self, out: &mut Outbound) -> io::Result<()> {
+    pub(crate) fn try_write(&mut self, out: &mut Outbound) -> io::Result<()> {
         while !out.is_empty() {
-            let mut slices = [io::IoSlice::new(&[]); 16];
-            let filled = out.slices(&mut slices);
-            match self.stream.try_write_vectored(&slices[..filled]) {
+            let sent = match out.piped() {
+                0 => {
+                    let mut slices = [io::IoSlice::new(&[]); 16];
+                    let filled = out.slices(&mut slices);
+                    self.stream.try_write_vectored(&slices[..filled])
+                }
+                piped => self.stream.try_drain(&mut self.pipes, piped),
+            };
+            match sent {
                 Ok(count) => out.advance(count),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),

@@ -34,6 +34,7 @@ mod observer;
 mod outbox;
 mod patience;
 mod peers;
+mod pipes;
 mod pushes;
 mod read_buffers;
 mod requests;

@@ -72,6 +72,6 @@ async fn being_out_of_descriptors_is_said_as_such() {
     setrlimit(Resource::Nofile, Rlimit { current: Some(64), maximum: Some(250) }).unwrap();
     let network = Network::before(fake.address());
     let _daemon = network.daemon("[limits]\nconnections = 150\n").await;
-    let lines = log.with("limits.connections needs 364 file descriptors, two for each, but the limit is 250");
+    let lines = log.with("limits.connections needs 620 file descriptors, two for each, but the limit is 250");
     assert_eq!(lines.len(), 1, "{:?}", log.with(""));
 }

@@ -29,6 +29,18 @@ pub trait Session: fmt::Debug + Send {
     /// Takes the bytes that arrived from the server. Bytes that remain in `buf` are the start of an incomplete message.
     fn handle_server(&mut self, now: Time, buf: &mut BytesMut);
 
+    /// The number of bytes to arrive next from this side that pass to the other side, whatever they are: the rest of a
+    /// message. A driver may pass them on without showing them, see [`Session::passed`].
+    fn passing(&self, side: Side) -> usize;
+
+    /// The driver took `bytes` of [`Session::passing`] from this side into its pipes to the other side, instead of
+    /// giving them to [`Session::handle_client`] or [`Session::handle_server`]. They have their place in the
+    /// [`Outbound`] of the other side.
+    ///
+    /// # Panics
+    /// If fewer were passing: a bug of the driver.
+    fn passed(&mut self, now: Time, side: Side, bytes: usize);
+
     /// The scheduler dispatches `op`, with its write data in `pieces` if there are any. Nothing happens if `op` has
     /// been cancelled: the dispatch may have been on its way.
     ///

@@ -5,12 +5,36 @@ use std::io::IoSlice;
 
 use bytes::{Buf, Bytes};
 
-/// A queue of shared buffers: nothing is copied between the receiving and the sending socket.
+/// A queue of shared buffers: nothing is copied between the receiving and the sending socket. Some of its bytes may be
+/// only in the driver's pipes, see [`Session::passing`](crate::Session::passing).
 #[derive(Debug, Default)]
 pub struct Outbound {
-    chunks: VecDeque<Bytes>,
+    chunks: VecDeque<Chunk>,
     len: usize,
     sent: u64,
+}
+
+#[derive(Debug)]
+enum Chunk {
+    Read(Bytes),
+    /// The next of this number of bytes in the driver's pipes.
+    Piped(usize),
+}
+
+impl Chunk {
+    fn len(&self) -> usize {
+        match self {
+            Self::Read(bytes) => bytes.len(),
+            Self::Piped(len) => *len,
+        }
+    }
+
+    fn advance(&mut self, count: usize) {
+        match self {
+            Self::Read(bytes) => bytes.advance(count),
+            Self::Piped(len) => *len -= count,
+        }
+    }
 }
 
 /// Bytes of memory that a chunk takes up besides its content.
@@ -23,7 +47,17 @@ impl Outbound {
     pub(crate) fn push(&mut self, chunk: Bytes) {
         if !chunk.is_empty() {
             self.len += chunk.len();
-            self.chunks.push_back(chunk);
+            self.chunks.push_back(Chunk::Read(chunk));
+        }
+    }
+
+    /// The driver has so many bytes more in its pipes.
+    pub(crate) fn pipe(&mut self, count: usize) {
+        self.len += count;
+        match self.chunks.back_mut() {
+            Some(Chunk::Piped(len)) => *len += count,
+            _ if count > 0 => self.chunks.push_back(Chunk::Piped(count)),
+            _ => {}
         }
     }
 
@@ -52,11 +86,17 @@ impl Outbound {
         self.len == 0
     }
 
-    /// Fills `slices` for a vectored write and returns how many were filled.
+    /// The number of bytes to send next that are in the driver's pipes; zero if others are before them.
+    pub fn piped(&self) -> usize {
+        if let Some(Chunk::Piped(len)) = self.chunks.front() { *len } else { 0 }
+    }
+
+    /// Fills `slices` for a vectored write of what is before the bytes in pipes, and returns how many were filled.
     pub fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let mut filled = 0;
         for (slice, chunk) in slices.iter_mut().zip(&self.chunks) {
-            *slice = IoSlice::new(chunk);
+            let Chunk::Read(bytes) = chunk else { break };
+            *slice = IoSlice::new(bytes);
             filled += 1;
         }
         filled
@@ -119,6 +159,28 @@ mod tests {
         out.advance(0);
         out.clear();
         assert!(out.is_empty() && out.slices(&mut [IoSlice::new(&[])]) == 0);
+    }
+
+    #[test]
+    fn bytes_in_pipes_have_their_place_in_the_queue() {
+        let mut out = Outbound::default();
+        out.push(Bytes::from_static(b"abc"));
+        out.pipe(5);
+        out.pipe(2);
+        out.pipe(0);
+        out.push(Bytes::from_static(b"de"));
+        assert_eq!((out.len(), out.piped(), out.held()), (12, 0, 12 + 3 * CHUNK_BYTES));
+        let mut slices = [IoSlice::new(&[]); 4];
+        assert_eq!(out.slices(&mut slices), 1);
+        assert_eq!(&*slices[0], b"abc");
+        out.advance(4);
+        assert_eq!((out.len(), out.piped(), out.sent()), (8, 6, 4));
+        assert_eq!(out.slices(&mut [IoSlice::new(&[])]), 0);
+        out.advance(7);
+        assert_eq!((out.len(), out.piped()), (1, 0));
+        let mut slices = [IoSlice::new(&[]); 4];
+        assert_eq!(out.slices(&mut slices), 1);
+        assert_eq!(&*slices[0], b"e");
     }
 
     /// Symptom: a connection that once had a million bytes queued one by one kept 32 MB. Cause: the queue of chunks

@@ -33,6 +33,14 @@ use crate::stream::simulated;
 /// After moving this number of bytes, a task yields to the others of its thread, even if it could move more at once.
 const TURN: usize = 1 << 20;
 
+/// Bytes to read of what may be the start of a long message, the rest of which need not be copied. A small request or
+/// reply with its data is no longer.
+const FIRST_READ: usize = 16 << 10;
+
+/// The rest of a message that is at least this long is not read. For a shorter one, the system calls cost more than the
+/// copies that they save, and it is read together with what follows it.
+const LONG_REST: usize = 32 << 10;
+
 /// No segment of TCP has more bytes.
 const LONGEST_SEGMENT: usize = 64 << 10;
 
@@ -390,11 +398,8 @@ impl Connection {
         let room = self.client_room();
         if room > 0
             && !self.client.eof
-            && let Some(count) = self.client.try_read(room).map_err(io_error(Side::Client))?
+            && let Some(count) = self.receive(now, Side::Client, room).map_err(io_error(Side::Client))?
         {
-            self.turn += count;
-            self.recognise();
-            self.session.handle_client(now, &mut self.client.buf);
             self.report_ends();
             self.acknowledge_part(Side::Client, count);
         }
@@ -402,19 +407,47 @@ impl Connection {
         if room == 0 || self.server.eof {
             return Ok(());
         }
-        match self.server.try_read(room) {
+        match self.receive(now, Side::Server, room) {
             Ok(None) => return Ok(()),
-            Ok(Some(count)) => {
-                self.turn += count;
-                self.session.handle_server(now, &mut self.server.buf);
-                self.acknowledge_part(Side::Server, count);
-            }
+            Ok(Some(count)) => self.acknowledge_part(Side::Server, count),
             // What it sent before that is the client's, so this is an orderly end: a reset would overtake it.
             Err(_) if !self.session.to_client().is_empty() => self.server.eof = true,
             Err(error) => return Err(io_error(Side::Server)(error)),
         }
         self.report_ends();
         Ok(())
+    }
+
+    /// Takes at most `room` bytes that arrived from one side, and returns their number; `None` if there are none. The
+    /// rest of a long message is not looked at.
+    fn receive(&mut self, now: Time, side: Side, room: usize) -> io::Result<Option<usize>> {
+        let rest = self.session.passing(side);
+        let (from, to) = match side {
+            Side::Client => (&mut self.client, &mut self.server),
+            Side::Server => (&mut self.server, &mut self.client),
+        };
+        if rest >= LONG_REST && from.buf.is_empty() {
+            match from.try_splice(to, rest.min(room)) {
+                Ok(Some(count)) => {
+                    self.turn += count;
+                    self.session.passed(now, side, count);
+                    return Ok(Some(count));
+                }
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
+                other => return other,
+            }
+        }
+        let most = if from.buf.is_empty() { room.min(rest + FIRST_READ) } else { room };
+        let Some(count) = from.try_read(most)? else { return Ok(None) };
+        self.turn += count;
+        match side {
+            Side::Client => {
+                self.recognise();
+                self.session.handle_client(now, &mut self.client.buf);
+            }
+            Side::Server => self.session.handle_server(now, &mut self.server.buf),
+        }
+        Ok(Some(count))
     }
 
     /// Acknowledges a part of a message at once, of which `count` bytes were read just now. A peer with a small send

@@ -7,10 +7,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
+#[cfg(test)]
+use bytes::Buf;
 use bytes::BufMut;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 
+use crate::pipes::Pipes;
 use crate::sockets::{acknowledge, reset_on_close};
 
 #[cfg(test)]
@@ -56,6 +59,28 @@ impl Stream {
             Self::Tcp(stream) => stream.try_write_vectored(slices),
             #[cfg(test)]
             Self::Simulated(socket) => socket.try_write_vectored(slices),
+        }
+    }
+
+    /// Takes what is available, at most `most` bytes, into `pipes`; 0 at the end of file.
+    pub(crate) fn try_fill(&self, pipes: &mut Pipes, most: usize) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.try_io(Interest::READABLE, || pipes.fill(stream, most)),
+            #[cfg(test)]
+            Self::Simulated(socket) => socket.try_read_buf(&mut (&mut pipes.simulated).limit(most)),
+        }
+    }
+
+    /// Writes as much of what is next in `pipes`, at most `most` bytes, as is accepted.
+    pub(crate) fn try_drain(&self, pipes: &mut Pipes, most: usize) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.try_io(Interest::WRITABLE, || pipes.drain(stream, most)),
+            #[cfg(test)]
+            Self::Simulated(socket) => {
+                let count = socket.try_write_vectored(&[io::IoSlice::new(&pipes.simulated[..most])])?;
+                pipes.simulated.advance(count);
+                Ok(count)
+            }
         }
     }
 

@@ -34,6 +34,11 @@ impl Inbound {
     pub(super) fn is_passing(&self) -> bool {
         matches!(self, Self::Body { .. })
     }
+
+    /// The bytes of it that are still to come.
+    fn remaining(&self) -> usize {
+        if let Self::Body { remaining, .. } = self { *remaining } else { 0 }
+    }
 }
 
 impl<P: Protocol> Core<P> {
@@ -86,14 +91,30 @@ impl<P: Protocol> Core<P> {
         self.op_mut(id).is_uncounted = true;
     }
 
+    /// The bytes that pass next from this side, whatever they are.
+    pub(super) fn passing(&self, side: Side) -> usize {
+        match side {
+            Side::Client if self.takes_client() => self.from_client.remaining(),
+            Side::Server if !self.closed && !self.abandoned => self.from_server.remaining(),
+            _ => 0,
+        }
+    }
+
     /// Passes on the available bytes of the client's message. `false`: more bytes are needed.
     pub(super) fn client_body(&mut self, now: Time, buf: &mut BytesMut) -> bool {
-        let Inbound::Body { remaining, meaning } = self.from_client else { return true };
+        let Inbound::Body { remaining, .. } = self.from_client else { return true };
         let count = remaining.min(buf.len());
         if count == 0 && remaining > 0 {
             return false;
         }
         self.to_server.push(buf.split_to(count).freeze());
+        self.client_passed(now, count);
+        true
+    }
+
+    /// `count` bytes of the client's message were passed on.
+    pub(super) fn client_passed(&mut self, now: Time, count: usize) {
+        let Inbound::Body { remaining, meaning } = self.from_client else { return };
         let awaiting = self.table.awaiting_data;
         if let Meaning::Data(id) = meaning {
             self.table.moved(now, id, count);
@@ -104,17 +125,23 @@ impl<P: Protocol> Core<P> {
             remaining => Inbound::Body { remaining, meaning },
         };
         self.send_dispatched(now);
-        true
     }
 
     /// Passes on the available bytes of the server's message. `false`: more bytes are needed.
     pub(super) fn server_body(&mut self, now: Time, buf: &mut BytesMut) -> bool {
-        let Inbound::Body { remaining, meaning } = self.from_server else { return true };
+        let Inbound::Body { remaining, .. } = self.from_server else { return true };
         let count = remaining.min(buf.len());
         if count == 0 && remaining > 0 {
             return false;
         }
         self.to_client.push(buf.split_to(count).freeze());
+        self.server_passed(now, count);
+        true
+    }
+
+    /// `count` bytes of the server's message were passed on.
+    pub(super) fn server_passed(&mut self, now: Time, count: usize) {
+        let Inbound::Body { remaining, meaning } = self.from_server else { return };
         if let Meaning::Data(id) = meaning {
             self.table.moved(now, id, count);
         }
@@ -122,7 +149,6 @@ impl<P: Protocol> Core<P> {
             0 => self.server_message_end(meaning),
             remaining => self.from_server = Inbound::Body { remaining, meaning },
         }
-        true
     }
 
     fn server_message_end(&mut self, meaning: Meaning) {

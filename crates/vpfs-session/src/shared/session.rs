@@ -68,6 +68,25 @@ impl<P: Protocol> Session for ProtocolSession<P> {
         core.server_is_behind = core.steps >= Core::<P>::STEPS_AT_ONCE && !buf.is_empty();
     }
 
+    fn passing(&self, side: Side) -> usize {
+        self.core.passing(side)
+    }
+
+    fn passed(&mut self, now: Time, side: Side, bytes: usize) {
+        assert!(bytes <= self.core.passing(side), "more than the rest of a message does not pass unseen");
+        match side {
+            Side::Client => {
+                self.core.excuse_client(now);
+                self.core.to_server.pipe(bytes);
+                self.core.client_passed(now, bytes);
+            }
+            Side::Server => {
+                self.core.to_client.pipe(bytes);
+                self.core.server_passed(now, bytes);
+            }
+        }
+    }
+
     fn is_behind(&self) -> bool {
         let core = &self.core;
         !core.closed && (core.server_is_behind || core.client_is_behind && !core.abandoned)

@@ -182,7 +182,7 @@ impl Wire {
 /// Takes everything out of a queue.
 pub(crate) fn take(out: &mut Outbound) -> Vec<u8> {
     let mut taken = Vec::new();
-    fuzz::take(out, usize::MAX, &mut taken);
+    fuzz::take(out, usize::MAX, &mut Vec::new(), &mut taken);
     taken
 }
 
