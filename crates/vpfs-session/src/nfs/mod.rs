@@ -79,11 +79,15 @@ impl Protocol for Messages {
 /// Room in a buffer behind a record that is arriving, so that the driver goes on reading into the same buffer.
 const ROOM_BEHIND: usize = 64 << 10;
 
+/// Bytes of the longest WRITE of usual clients. Of what is allocated for one that never comes, the system provides only
+/// the pages that were written to.
+const USUAL: usize = 1 << 20;
+
 /// The record at the start of `buf`, `None` if fewer than `needed` of its bytes are there, or than all if it has
 /// several fragments.
 ///
-/// Makes room for the rest of a long one, in one step once a part of it has arrived that is large enough to be taken
-/// seriously: otherwise it would be copied again and again while the buffer grows.
+/// Makes room for the rest of a long one at once, as far as usual clients send: otherwise its start would be copied again
+/// and again while the buffer grows. A longer one has to arrive by a fifth first.
 fn record(buf: &mut BytesMut, side: Side, needed: usize) -> Result<Option<Record>, CloseReason> {
     let record = match Record::parse(buf) {
         Ok(record) => record,
@@ -97,7 +101,7 @@ fn record(buf: &mut BytesMut, side: Side, needed: usize) -> Result<Option<Record
     }
     let missing = needed - buf.len();
     if missing > ROOM_BEHIND {
-        buf.reserve(missing.min(4 * buf.len()) + ROOM_BEHIND);
+        buf.reserve(missing.min(USUAL.max(4 * buf.len())) + ROOM_BEHIND);
     }
     Ok(None)
 }
