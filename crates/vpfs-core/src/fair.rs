@@ -121,19 +121,16 @@ impl<E: Queued> FairQueue<E> {
     pub(crate) fn charge(&mut self, app: AppId, arrival: u64, [charged, delay]: [Bytes; 2]) -> u128 {
         self.grow(app);
         let now = self.clock.now();
+        let Flow { tags, queued } = &mut self.flows[app.index()];
+        tags.delay(delay);
         // Who has something queued is present.
-        if self.flows[app.index()].queued > 0 {
+        if *queued > 0 {
             self.shares.expire(now);
         } else {
-            self.shares.admit(app, now, arrival, charged);
+            let clock = self.shares.admit(app, now, arrival, charged);
+            tags.anchor(tags.end(), tags.finish().max(clock));
         }
-        let flow = &mut self.flows[app.index()];
-        flow.tags.delay(delay);
-        if flow.queued == 0 {
-            let start = flow.tags.finish().max(self.shares.clock_of(app, now));
-            flow.tags.anchor(flow.tags.end(), start);
-        }
-        flow.tags.append(charged)
+        tags.append(charged)
     }
 
     /// Queues a charged request.

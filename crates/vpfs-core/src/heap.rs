@@ -60,6 +60,7 @@ impl<T: Item> Heap<T> {
 
 /// Inserts `item` into a heap, replacing its owner's previous one; returns whether the first item has changed. Several
 /// heaps may have one index `positions`, if each owner is in one of them at most.
+#[inline]
 pub(crate) fn set<T: Item>(items: &mut Vec<T>, positions: &mut Vec<u32>, item: &T) -> bool {
     let index = item.owner();
     if index >= positions.len() {
@@ -76,6 +77,7 @@ pub(crate) fn set<T: Item>(items: &mut Vec<T>, positions: &mut Vec<u32>, item: &
 }
 
 /// Removes the item of `owner`, which is in no other heap; returns whether the first item has changed.
+#[inline]
 pub(crate) fn remove<T: Item>(items: &mut Vec<T>, positions: &mut [u32], owner: usize) -> bool {
     let Some(position) = positions.get_mut(owner) else { return false };
     let position = core::mem::replace(position, ABSENT) as usize;
@@ -92,6 +94,8 @@ pub(crate) fn remove<T: Item>(items: &mut Vec<T>, positions: &mut [u32], owner: 
 
 /// Puts `item` in place of that at index `at`, or above or below, where it belongs; returns whether the first item may
 /// have changed.
+// Each dispatch does this once for each level of shares: a call costs as much as a level of a heap.
+#[inline(always)]
 pub(crate) fn settle<T: Item>(items: &mut [T], positions: &mut [u32], at: usize, item: &T) -> bool {
     if at > 0 && *item < items[(at - 1) / ARITY] {
         sift_up(items, positions, at, item) == 0
@@ -112,6 +116,7 @@ fn sift_up<T: Item>(items: &mut [T], positions: &mut [u32], mut at: usize, item:
     at
 }
 
+#[inline(always)]
 fn sift_down<T: Item>(items: &mut [T], positions: &mut [u32], mut at: usize, item: &T) {
     while let Some(child) = least_child(items, at).filter(|child| items[*child] < *item) {
         place(items, positions, at, items[child]);

@@ -195,7 +195,10 @@ impl Shares {
     /// Sets all clocks from `share` to the top, before what is present there changes.
     fn advance(&mut self, share: Option<ShareId>, now: VirtualTime) -> Fine {
         let Some(share) = share else { return fine(now) };
-        let outer = self.advance(self.nodes[share.index()].policy.parent, now);
+        let outer = match self.nodes[share.index()].policy.parent {
+            None => fine(now),
+            parent => self.advance(parent, now),
+        };
         let node = &mut self.nodes[share.index()];
         (node.clock, node.seen) = (node.clock_at(outer), node.seen.max(outer));
         node.clock
@@ -279,22 +282,29 @@ impl Shares {
         self.remove(lane + 1, app);
     }
 
-    #[inline]
+    /// Sets what is next of something in `share`, and thus of `share` itself in the next one, and so on.
     fn put(&mut self, order: usize, share: Option<ShareId>, next: Next) {
-        match self.orders[order].try_replace(share, &next) {
-            Some(true) if share.is_some() => self.rise(order, share),
-            Some(_) => {}
-            None => self.put_elsewhere(order, share, next),
+        let (mut at, mut next) = (share, next);
+        loop {
+            let Some(has_changed) = self.orders[order].try_replace(at, &next) else {
+                return self.put_elsewhere(order, at, &next);
+            };
+            let Some(share) = at.filter(|_| has_changed) else { return };
+            let Some(first) = self.orders[order].first(at) else { return };
+            let node = &self.nodes[share.index()];
+            (next, at) = (first.of_share(share, node.outer(first.tag)), node.policy.parent);
         }
     }
 
+    /// The same for what is nowhere so far, or with its first request further out.
     #[inline(never)]
-    fn put_elsewhere(&mut self, order: usize, share: Option<ShareId>, next: Next) {
-        if share.is_some() {
-            // With its first request it stood elsewhere.
+    fn put_elsewhere(&mut self, order: usize, share: Option<ShareId>, next: &Next) {
+        if self.orders[order].has(next) {
             self.remove(order, next.app);
         }
-        if self.orders[order].insert(share, &next) {
+        if self.orders[order].insert(share, next)
+            && let Some(share) = share
+        {
             self.rise(order, share);
         }
     }
@@ -307,23 +317,21 @@ impl Shares {
     }
 
     /// What is first in `share`, or its tag by the clock of the next one, may have changed.
-    // Each request does this: a call and what it saves on the stack cost as much as a level of a heap.
-    #[inline(always)]
-    fn rise(&mut self, order: usize, share: Option<ShareId>) {
-        let order = &mut self.orders[order];
-        let mut at = share;
+    fn rise(&mut self, order: usize, share: ShareId) {
+        let mut at = Some(share);
         while let Some(share) = at {
             let node = &self.nodes[share.index()];
-            let parent = node.policy.parent;
-            let has_changed = order.lift(share, parent, |tag| node.outer(tag));
-            at = parent.filter(|_| has_changed);
+            if let Some(first) = self.orders[order].first(at) {
+                return self.put(order, node.policy.parent, first.of_share(share, node.outer(first.tag)));
+            }
+            at = self.orders[order].remove_share(share);
         }
     }
 
     /// What is present in `share` has changed.
     #[inline(never)]
     fn on_change(&mut self, share: ShareId) {
-        (0..self.orders.len()).for_each(|order| self.rise(order, Some(share)));
+        (0..self.orders.len()).for_each(|order| self.rise(order, share));
     }
 
     /// The same for all from `share` to the top.
@@ -335,21 +343,21 @@ impl Shares {
         }
     }
 
-    /// A request of `app` arrives at virtual time `now`, with this number and cost.
+    /// A request of `app`, which has none queued, arrives at virtual time `now`, with this number and cost. Returns what
+    /// [`Shares::clock_of`] says then.
     ///
     /// The first requests of those that become present in a share start one after another: if all started at once, a
     /// thousand new names would be a thousand requests ahead of everybody. The longest of their requests does not
     /// count, so that one with small requests need not wait until another that has just sent a large one is due again.
     /// The first in a share becomes present in the next one with that same request. Tags count from the arrival all the
     /// same: who starts late is not present for longer than what it gets takes.
-    pub(crate) fn admit(&mut self, app: AppId, now: VirtualTime, arrival: u64, cost: Bytes) {
+    pub(crate) fn admit(&mut self, app: AppId, now: VirtualTime, arrival: u64, cost: Bytes) -> VirtualTime {
         let entered = self.on_arrival(app, now);
+        let clock = self.clock_of(app, now);
         if entered == 0 {
-            return;
+            return clock;
         }
-        let mut beside = self.share_of(app);
-        let mut start = self.clock_of(app, now);
-        let mut within = None;
+        let (mut beside, mut start, mut within) = (self.share_of(app), clock, None);
         for _ in 0..entered {
             let Some(share) = beside else { break };
             let node = &mut self.nodes[share.index()];
@@ -362,6 +370,7 @@ impl Shares {
             within = Some(share);
         }
         self.flows[app.index()].first = First { arrival, cost, entered, beside, start };
+        clock
     }
 
     /// The request of `app` with this number costs `delta` more (or less) than was known when it arrived.
@@ -405,14 +414,17 @@ impl Shares {
     pub(crate) fn on_arrival(&mut self, app: AppId, now: VirtualTime) -> usize {
         self.expire(now);
         let Some(&Flow { share: Some(_), is_present, .. }) = self.flows.get(app.index()) else { return 0 };
+        if !is_present {
+            return self.enter(app, now);
+        }
         self.remove(DEPARTURES, app);
-        if is_present { 0 } else { self.enter(app, now) }
+        0
     }
 
     /// `app` has nothing queued, and its finish tag is or becomes `finish`, by the clock of its share.
     pub(crate) fn on_finish(&mut self, app: AppId, finish: VirtualTime) {
         if self.is_present(app) {
-            self.put(DEPARTURES, self.share_of(app), Next::new(finish, 0, app, app.into()));
+            self.put(DEPARTURES, self.share_of(app), Next::new(finish, app.0.into(), app, app.into()));
         }
     }
 
@@ -493,7 +505,7 @@ impl Shares {
             }
             node.left = node.seen;
             (weight, at) = (node.policy.weight, node.policy.parent);
-            self.rise(DEPARTURES, Some(share));
+            self.rise(DEPARTURES, share);
         }
     }
 

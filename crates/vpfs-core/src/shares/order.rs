@@ -8,12 +8,13 @@ use crate::heap::{self, Item};
 use crate::member::Member;
 use crate::units::{AppId, VirtualTime};
 
-/// What is next of a flow, or of all that are in a share. Ordered by tag, then by arrival. Small and cheap to compare:
-/// a dispatch moves several of them.
+/// What is next of a flow, or of all that are in a share. Ordered by tag, then by arrival, which differs in each
+/// order. Small and cheap to compare: a dispatch moves several of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Next {
     /// By the clock of what the flow or the share is in; of what it becomes present in, for a first request.
     pub(crate) tag: VirtualTime,
+    /// The number of the request; of the application, among departures.
     pub(crate) arrival: u64,
     pub(crate) app: AppId,
     /// Of which member it is.
@@ -40,7 +41,7 @@ impl Next {
 
 impl Ord for Next {
     fn cmp(&self, other: &Self) -> Ordering {
-        (self.tag, self.arrival, self.owner).cmp(&(other.tag, other.arrival, other.owner))
+        (self.tag, self.arrival).cmp(&(other.tag, other.arrival))
     }
 }
 
@@ -49,12 +50,11 @@ impl PartialOrd for Next {
         Some(self.cmp(other))
     }
 
-    // Half of the work of a heap.
+    // Half of the work of a heap: one subtraction of all, for tags are below 2¹²⁷.
+    #[expect(clippy::cast_possible_wrap, reason = "see above")]
     fn lt(&self, other: &Self) -> bool {
-        if self.tag != other.tag {
-            return self.tag < other.tag;
-        }
-        (self.arrival, self.owner) < (other.arrival, other.owner)
+        let [a, b] = [self, other].map(|next| next.tag.raw() as i128);
+        a - b - i128::from(self.arrival < other.arrival) < 0
     }
 }
 
@@ -85,6 +85,11 @@ impl Order {
         self.at(Member::App(app).owner())
     }
 
+    /// Whether there is anything of the same application or share.
+    pub(crate) fn has(&self, next: &Next) -> bool {
+        self.at(next.owner()).is_some()
+    }
+
     fn at(&self, owner: usize) -> Option<&Next> {
         let position = *self.positions.get(owner)? as usize;
         self.heaps.get(*self.homes.get(owner)? as usize)?.get(position)
@@ -101,7 +106,7 @@ impl Order {
     }
 
     /// The same for something that is in none.
-    #[inline(never)]
+    #[inline]
     pub(crate) fn insert(&mut self, share: Option<ShareId>, next: &Next) -> bool {
         let (owner, heap) = (next.owner(), heap_of(share));
         if owner >= self.homes.len() {
@@ -115,7 +120,7 @@ impl Order {
     }
 
     /// The same for something that is in `share` already; `None` if it is not.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn try_replace(&mut self, share: Option<ShareId>, next: &Next) -> Option<bool> {
         let (owner, heap) = (next.owner(), heap_of(share));
         let position = *self.positions.get(owner)? as usize;
@@ -123,42 +128,22 @@ impl Order {
         (position < items.len()).then(|| heap::settle(items, &mut self.positions, position, next))
     }
 
-    /// What is first in `share` stands in `parent`, with its tag by the clock of that; returns whether the first there
-    /// may have changed.
-    #[inline(always)]
-    pub(crate) fn lift(
-        &mut self,
-        share: ShareId,
-        parent: Option<ShareId>,
-        outer: impl FnOnce(VirtualTime) -> VirtualTime,
-    ) -> bool {
-        let Some(first) = self.first(Some(share)) else { return self.remove_share(share).is_some() };
-        let next = first.of_share(share, outer(first.tag));
-        let (position, items) = (self.positions.get(next.owner()), self.heaps.get_mut(heap_of(parent)));
-        if let (Some(&position), Some(items)) = (position, items)
-            && (position as usize) < items.len()
-        {
-            return heap::settle(items, &mut self.positions, position as usize, &next);
-        }
-        self.insert(parent, &next)
-    }
-
-    /// Nothing of `app` is next any more; returns where the first changed by that, if it did.
-    pub(crate) fn remove(&mut self, app: AppId) -> Option<Option<ShareId>> {
+    /// Nothing of `app` is next any more; returns the share in which the first changed by that, if it did.
+    pub(crate) fn remove(&mut self, app: AppId) -> Option<ShareId> {
         self.remove_at(Member::App(app).owner())
     }
 
     /// The same for all in `share`.
-    pub(crate) fn remove_share(&mut self, share: ShareId) -> Option<Option<ShareId>> {
+    pub(crate) fn remove_share(&mut self, share: ShareId) -> Option<ShareId> {
         self.remove_at(Member::Share(share).owner())
     }
 
     #[inline(never)]
-    fn remove_at(&mut self, owner: usize) -> Option<Option<ShareId>> {
+    fn remove_at(&mut self, owner: usize) -> Option<ShareId> {
         let heap = *self.homes.get(owner)?;
         let items = self.heaps.get_mut(heap as usize)?;
         let has_changed = heap::remove(items, &mut self.positions, owner);
-        has_changed.then(|| heap.checked_sub(1).map(ShareId))
+        heap.checked_sub(1).filter(|_| has_changed).map(ShareId)
     }
 
     #[cfg(test)]
