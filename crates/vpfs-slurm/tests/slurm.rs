@@ -62,6 +62,8 @@ fn jobs_that_share_nodes_are_told_apart_by_their_users() {
     let built = of(&[job(1, 7, "c1"), job(2, 8, "c[1-2]"), job(3, 8, "c3")], "");
     assert_eq!(show(&built.apps), ["1 x1 c1 uid 7", "2 x1 c1,c2 uid 8", "3 x1 c3"]);
     assert_eq!(built.unclear, []);
+    let built = of(&[job(1, 7, "c[1-2]"), job(2, 7, "c[2-3]")], "");
+    assert_eq!(show(&built.apps), ["1 x1 c1,c2 uid 7", "2 x1 c2,c3 uid 7"], "the first that matches counts: on c2, 1");
     let built = of(&[job(1, 7, "c1"), job(2, 7, "c1"), job(3, 7, "c1")], "");
     let unclear = &built.unclear[0];
     assert_eq!((&*unclear.user, &*unclear.counts_as, unclear.others.len()), ("u7", "1", 2));
