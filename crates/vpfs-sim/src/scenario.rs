@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use vpfs_config::Share;
 use vpfs_core::{Bytes, Cap, Depth, Minimum, PolicyKind, Settings, SlotCostTable, Target, Weight};
-use vpfs_model::device::{DeviceProfile, MetadataProfile};
+use vpfs_model::device::{DeviceProfile, MetadataProfile, StallProfile};
 use vpfs_model::plan::{Btio, Interactive, Ior, Md, MpiTileIo, Noncontig, Paced, Phase, PioBench, Plan, Wrf};
 
 use crate::layout::Layout;
@@ -88,6 +88,8 @@ pub struct ServerGroup {
     /// Buffers of 256 KiB through which each request's data flows between link and device, each of them an access to
     /// the device; zero: a request is one access.
     pub flow_buffers: u32,
+    /// Moments in which a device stands still, each server's at other times.
+    pub stalls: Option<StallProfile>,
 }
 
 impl ServerGroup {
@@ -100,6 +102,7 @@ impl ServerGroup {
             role: Role::Both,
             link: LinkProfile::GIGABIT,
             flow_buffers: 0,
+            stalls: None,
         }
     }
 }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use slab::Slab;
+use vpfs_core::hash::mix;
 use vpfs_core::{AppId, Bytes, Depth, Dispatch, OpKind, Pieces, Settings, Time};
-use vpfs_model::device::{Device, Io, IoId, IoKind, MetadataOp, MetadataServer};
+use vpfs_model::device::{Device, Io, IoId, IoKind, MetadataOp, MetadataServer, Stalling};
 use vpfs_node::RequestKey;
 
 use crate::calendar::{Calendar, Event};
@@ -142,7 +143,12 @@ pub(crate) struct Usage {
 
 impl Server {
     /// Its proxy has these settings.
-    pub(crate) fn new(number: u32, group: &ServerGroup, settings: &Settings, wait_limit: Duration) -> Self {
+    pub(crate) fn new(
+        (seed, number): (u64, u32),
+        group: &ServerGroup,
+        settings: &Settings,
+        wait_limit: Duration,
+    ) -> Self {
         let limits = CheckedLimits {
             depth: settings.capabilities().has_slots.then_some(settings.depth.get()),
             metadata_depth: settings.metadata_depth.map(|depth| depth.get()),
@@ -151,7 +157,10 @@ impl Server {
         Self {
             number,
             parts: Slab::new(),
-            device: group.device.build(),
+            device: match group.stalls {
+                None => group.device.build(),
+                Some(stalls) => Box::new(Stalling::new(stalls, mix(seed) ^ u64::from(number), group.device.build())),
+            },
             in_device: BTreeMap::new(),
             flow: Flow(group.flow_buffers),
             metadata: MetadataServer::new(group.metadata.clone()),

@@ -268,7 +268,8 @@ impl<'a> Builder<'a> {
     fn servers(&self, settings: &Settings) -> Vec<Server> {
         let groups = &self.scenario.servers;
         let each = groups.iter().flat_map(|group| (0..group.count).map(move |_| group));
-        let server = |(number, group)| Server::new(number, group, settings, self.scenario.wait_limit);
+        let server =
+            |(number, group)| Server::new((self.scenario.seed, number), group, settings, self.scenario.wait_limit);
         (0..).zip(each).map(server).collect()
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use vpfs_config::Table;
 use vpfs_model::device::{
-    DeviceProfile, HddProfile, SsdProfile, UniformAccess, UniformProfile, VolumeProfile, WriteBackProfile,
+    DeviceProfile, HddProfile, SsdProfile, StallProfile, UniformAccess, UniformProfile, VolumeProfile, WriteBackProfile,
 };
 
 use super::keys;
@@ -122,6 +122,11 @@ fn read_volume(table: &Table<'_>, named: &DeviceProfile) -> VolumeProfile {
         latency: table.duration("latency").unwrap_or(base.latency),
         backing_bytes_per_second: table.number("backing_rate").unwrap_or(base.backing_bytes_per_second),
     }
+}
+
+pub(super) fn read_stalls(table: &Table<'_>) -> StallProfile {
+    let time = |key| table.duration(key).unwrap_or_default();
+    StallProfile { every: time("every"), length: time("length") }
 }
 
 fn read_cache(table: &Table<'_>) -> WriteBackProfile {

@@ -31,6 +31,7 @@ pub(super) const SECTIONS: &[&Section] = &[
     &UNIFORM,
     &VOLUME,
     &CACHE,
+    &STALLS,
     &NODE_LINK,
     &PEERS,
     &PARTITION,
@@ -100,6 +101,7 @@ pub(super) const SERVER_GROUP: Section = Section {
             .absent_means("that of `device`"),
         key("cache", Kind::Table("[servers.cache]"), "A write-back cache in front of the device.")
             .absent_means("that of `device`"),
+        key("stalls", Kind::Table("[servers.stalls]"), "Moments in which the device stands still.").absent_means("none"),
         key("role", Kind::Choice(&["both", "data", "metadata"]), "What the servers store.").default("both"),
         key("link_rate", RATE, "The payload rate of a server's link in each direction.")
             .default("117MB/s")
@@ -113,6 +115,17 @@ pub(super) const SERVER_GROUP: Section = Section {
         .default("0")
         .range("0", "1024"),
         key("metadata_parallel", COUNT, "Metadata operations served at once.").default("1").range("1", "1000"),
+    ],
+};
+
+pub(super) const STALLS: Section = Section {
+    name: "servers.stalls",
+    header: "[servers.stalls]",
+    doc: "Moments in which a server's device stands still, as on a host that others use as well. Times are drawn from the \
+          seed, half to one and a half of these.",
+    keys: &[
+        key("every", TIME, "The mean time between two.").range("1ms", "1d"),
+        key("length", TIME, "The mean length.").range("1us", "1h"),
     ],
 };
 

@@ -24,6 +24,7 @@ pub(super) fn read_group(table: &Table<'_>) -> ServerGroup {
             latency: table.duration("link_latency").unwrap_or_default(),
         },
         flow_buffers: table.count("flow_buffers").unwrap_or(0),
+        stalls: table.has("stalls").then(|| device::read_stalls(&table.table("stalls", &keys::STALLS))),
     }
 }
 
