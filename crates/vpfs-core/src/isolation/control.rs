@@ -32,8 +32,8 @@ pub(super) struct Crowd {
     weights: u64,
     /// Its length in nanoseconds.
     whole: u64,
-    /// Device time of all requests completed in it.
-    used: u64,
+    /// Its time as it was divided among them.
+    divided: u64,
     /// The storage was nearly saturated, if costs are right.
     is_busy: bool,
     /// The largest footprint.
@@ -45,7 +45,7 @@ pub(super) struct Crowd {
 impl Crowd {
     /// Whether `used_ns` is more than is due to this part of all weights, in requests that are not small.
     pub(super) fn is_more_than_share(&self, used_ns: u64, part: u64, usual_ns: u64) -> bool {
-        let share = u128::from(self.whole.min(self.used)) * u128::from(part) / u128::from(self.weights.max(1));
+        let share = u128::from(self.divided) * u128::from(part) / u128::from(self.weights.max(1));
         self.is_busy && usual_ns * 4 >= self.usual && u128::from(used_ns) * 4 > share * 5
     }
 }
@@ -70,11 +70,15 @@ impl Isolation {
         let weights = self.active.iter().map(|app| self.meters[app.index()].part).sum::<u64>();
         let largest = self.active.iter().map(|app| self.meters[app.index()].footprint_ns).max();
         let usual = self.active.iter().map(|app| self.meters[app.index()].usual_ns).max().unwrap_or(0);
-        // If the sum exceeds the time that passed, costs are wrong, and flows are not classified by them.
-        let is_busy = (whole / 5 * 4..=whole / 10 * 11).contains(&used) && self.active.len() > 1;
+        // If the sum exceeds the time that passed, costs are wrong, and flows are not classified by them, unless all are
+        // wrong by one factor: when storage has stood still for a moment, costs are too high for seconds.
+        let is_one_class = self.is_one_class();
+        let most = if is_one_class { u64::MAX } else { whole / 10 * 11 };
+        let is_busy = (whole / 5 * 4..=most).contains(&used) && self.active.len() > 1;
+        let divided = if is_one_class { used } else { whole.min(used) };
         self.bound.set_least(usual);
         let flows = self.active.len();
-        let crowd = Crowd { flows, weights, whole, used, is_busy, largest: largest.unwrap_or(0), usual };
+        let crowd = Crowd { flows, weights, whole, divided, is_busy, largest: largest.unwrap_or(0), usual };
         self.judge_shares(&crowd);
         let shortest = self.shortest_deadline();
         for index in 0..self.active.len() {
@@ -112,6 +116,13 @@ impl Isolation {
         }
         self.consider_solo(now);
         self.forget_inactive(now);
+    }
+
+    /// Whether all flows send data in requests of one class, so that the cost of these changes no share.
+    fn is_one_class(&self) -> bool {
+        let class = |app: &AppId| self.meters[app.index()].last.map(|(op, size)| Class::of(op, size));
+        let first = self.active.first().and_then(class);
+        first.is_some() && self.active.iter().all(|app| class(app) == first)
     }
 
     /// Whether nothing was completed for as long as a window takes: the first completion after that would end it.
