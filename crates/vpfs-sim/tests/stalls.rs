@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use vpfs_sim::{Scenario, Simulation};
 
-/// What the second job of `scenarios/stalling-disks.toml` had of its share in each second from the third on, with seeds 1
-/// to 20, where disks stand still for 150 ms each second.
+/// What the second job of `scenarios/stalling-disks.toml` had of its share in each second from the third on, with seeds
+/// 1 to 20, where disks stand still for 150 ms each second.
 fn parts(policy: usize) -> Vec<f64> {
     let text = include_str!("../../../scenarios/stalling-disks.toml");
     let text = text.replacen("every = \"5s\", length = \"300ms\"", "every = \"1s\", length = \"150ms\"", 1);
@@ -20,11 +20,11 @@ fn parts(policy: usize) -> Vec<f64> {
     (1..=20).flat_map(run).collect()
 }
 
-/// Symptom: on disks that stand still for moments, the smaller of two jobs of 3:1 had twice its share for seconds. Cause:
-/// while a job waits at another server it is interactive here, and when it comes back, what it takes showed nothing, because
-/// after a standstill costs are learned too high, so all together seemed to take more time than there was. Proof: it has
-/// hardly more than with strict order by tags, which gives it 1.029 of its share and at most 1.33 in a second; 1.059 and
-/// 2.49 before, 1.037 and 1.51 now.
+/// Symptom: on disks that stand still for moments, the smaller of two jobs of 3:1 had twice its share for seconds.
+/// Cause: while a job waits at another server it is interactive here, and when it comes back, what it takes showed
+/// nothing, because after a standstill costs are learned too high, so all together seemed to take more time than there
+/// was. Proof: it has hardly more than with strict order by tags, which gives it 1.029 of its share and at most 1.33 in
+/// a second; 1.059 and 2.49 before, 1.037 and 1.51 now.
 #[test]
 fn a_standstill_does_not_make_bulk_interactive_for_long() {
     let mean = |parts: &[f64]| parts.iter().sum::<f64>() / parts.len() as f64;

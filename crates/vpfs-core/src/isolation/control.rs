@@ -70,8 +70,8 @@ impl Isolation {
         let weights = self.active.iter().map(|app| self.meters[app.index()].part).sum::<u64>();
         let largest = self.active.iter().map(|app| self.meters[app.index()].footprint_ns).max();
         let usual = self.active.iter().map(|app| self.meters[app.index()].usual_ns).max().unwrap_or(0);
-        // If the sum exceeds the time that passed, costs are wrong, and flows are not classified by them, unless all are
-        // wrong by one factor: when storage has stood still for a moment, costs are too high for seconds.
+        // If the sum exceeds the time that passed, costs are wrong, and flows are not classified by them, unless all
+        // are wrong by one factor: when storage has stood still for a moment, costs are too high for seconds.
         let is_one_class = self.is_one_class();
         let most = if is_one_class { u64::MAX } else { whole / 10 * 11 };
         let is_busy = (whole / 5 * 4..=most).contains(&used) && self.active.len() > 1;

@@ -224,6 +224,7 @@ impl Sfq {
     }
 
     /// Ends an outstanding request, whose charge stays.
+    #[inline]
     fn finish(&mut self, now: Time, id: RequestId) -> SfqEntry {
         let entry = self.queue.requests.remove(id);
         self.free(&entry);

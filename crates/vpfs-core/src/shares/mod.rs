@@ -343,8 +343,8 @@ impl Shares {
         }
     }
 
-    /// A request of `app`, which has none queued, arrives at virtual time `now`, with this number and cost. Returns what
-    /// [`Shares::clock_of`] says then.
+    /// A request of `app`, which has none queued, arrives at virtual time `now`, with this number and cost. Returns
+    /// what [`Shares::clock_of`] says then.
     ///
     /// The first requests of those that become present in a share start one after another: if all started at once, a
     /// thousand new names would be a thousand requests ahead of everybody. The longest of their requests does not
