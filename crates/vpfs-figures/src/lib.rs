@@ -86,8 +86,8 @@ pub fn report() -> Report {
         .introduction(
             "The hardware of a testbed is not the same in all figures of its papers: vPFS Fig. 6 has the servers' page \
              cache, Fig. 5 and 7 and vPFS+ have the bare disk of its profiling; where BTIO runs beside calls of 32 MB, \
-             servers move data through buffers of 256 KiB, elsewhere a request is one access; IOCO and HARL have the disks and \
-             flash of one cluster, HARL behind the page cache of its kernel. Parameters that a paper does not print come \
+             servers move data through buffers of 256 KiB, elsewhere a request is one access; IOCO and HARL have the servers \
+             of one cluster, page cache included. Parameters that a paper does not print come \
              from data sheets or are assumed; the disk of vPFS, the null devices of its Table 2 and HARL's cost model \
              were chosen so that they give what rows marked as calibrated say. Each section ends with its assumptions and sources.",
         )

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use vpfs_model::device::{DeviceProfile, FileServerProfile, HddProfile};
+use vpfs_model::device::{DeviceProfile, HddProfile, PageCacheProfile};
 use vpfs_sim::{LinkProfile, ServerGroup};
 
 /// The eight storage nodes of [vPFS §IV-A] and [vPFS+ §V-A]: one 500 GB 7200 rpm SAS disk each for data, EXT3 in data
@@ -14,7 +14,7 @@ pub fn vpfs_servers() -> ServerGroup {
 /// Servers of [IOCO §5.1]: 7200 rpm SATA disks behind gigabit Ethernet, with PVFS2.
 pub fn ioco_disks(count: u32) -> ServerGroup {
     let disk = Box::new(DeviceProfile::Hdd(HddProfile::SATA_7200));
-    ServerGroup::new(count, DeviceProfile::FileServer(FileServerProfile::PVFS2_HDD, disk))
+    ServerGroup::new(count, DeviceProfile::PageCache(PageCacheProfile::LINUX_8_GB, disk))
 }
 
 /// The eight servers of [IOCO §2], with the same disks behind 4X InfiniBand.
@@ -24,7 +24,7 @@ pub fn ioco_disks_on_infiniband() -> ServerGroup {
 
 /// Servers of [IOCO §5.1] with PCI-E X4 flash behind 4X InfiniBand, with PVFS2.
 pub fn ioco_flash(count: u32) -> ServerGroup {
-    let device = DeviceProfile::FileServer(FileServerProfile::PVFS2_SSD, Box::new(DeviceProfile::ssd()));
+    let device = DeviceProfile::PageCache(PageCacheProfile::LINUX_8_GB_FLASH, Box::new(DeviceProfile::ssd()));
     ServerGroup { link: LinkProfile::INFINIBAND_4X, ..ServerGroup::new(count, device) }
 }
 

@@ -12,7 +12,7 @@ const COUNTS: [(&str, [usize; 4]); 8] = [
     ("vpfs-plus-5", [0, 6, 2, 7]),
     ("two-level-depth", [0, 0, 4, 4]),
     ("two-level-latency", [0, 2, 3, 3]),
-    ("ioco-3", [3, 6, 2, 2]),
+    ("ioco-3", [0, 6, 1, 2]),
     ("ioco-formulas", [0, 0, 3, 3]),
     ("harl-1a", [0, 1, 0, 0]),
 ];

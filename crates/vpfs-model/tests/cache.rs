@@ -1,4 +1,4 @@
-//! The write-back cache, NULL-AIO and the metadata server in their own time.
+//! The page cache, NULL-AIO and the metadata server in their own time.
 
 #![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
 
@@ -8,21 +8,23 @@ use proptest::prelude::*;
 use vpfs_core::Time;
 use vpfs_model::device::{
     Completion, Device, DeviceProfile, Io, IoId, IoKind, MetadataOp, MetadataProfile, MetadataServer, NoDevice,
-    NullAio, NullAioProfile, WriteBack, WriteBackProfile,
+    NullAio, NullAioProfile, PageCache, PageCacheProfile,
 };
 
 const MIB: u64 = 1 << 20;
+/// What is read ahead.
+const CHUNK: u64 = 256 << 10;
 
 /// A small cache, so that few accesses fill it; its times are unchanged.
-const SMALL: WriteBackProfile = WriteBackProfile {
+const SMALL: PageCacheProfile = PageCacheProfile {
     background_bytes: 32 * MIB,
     limit_bytes: 64 * MIB,
     resume_bytes: 48 * MIB,
-    ..WriteBackProfile::LINUX_24_GB
+    ..PageCacheProfile::LINUX_24_GB
 };
 
-fn cache() -> WriteBack {
-    WriteBack::new(SMALL, DeviceProfile::hdd().build())
+fn cache() -> PageCache {
+    PageCache::new(SMALL, DeviceProfile::hdd().build())
 }
 
 fn read(offset: u64, len: u64) -> Io {
@@ -31,6 +33,16 @@ fn read(offset: u64, len: u64) -> Io {
 
 fn write(offset: u64, len: u64) -> Io {
     Io { kind: IoKind::Write, object: 1, offset, len }
+}
+
+/// Runs until all accesses are done; returns ids and times.
+fn drain(device: &mut dyn Device) -> Vec<(u64, Time)> {
+    let mut done = Vec::new();
+    while let Some(at) = device.poll_timeout() {
+        done.extend(std::iter::from_fn(|| device.poll_completed(at)).map(|one| (one.id.0, one.at)));
+    }
+    assert_eq!(device.outstanding(), 0);
+    done
 }
 
 /// Submits one access and waits for it; returns the time it takes.
@@ -74,26 +86,89 @@ fn on_the_long_run_writes_are_as_fast_as_the_device() {
 }
 
 #[test]
-fn reads_come_from_memory_while_dirty_and_from_the_device_otherwise() {
+fn reads_come_from_memory_if_it_has_them() {
     let (mut device, mut now) = (cache(), Time::ZERO);
     time_of(&mut device, &mut now, write(0, MIB));
     assert!(time_of(&mut device, &mut now, read(100, 5_000)) < Duration::from_micros(10));
     assert!(time_of(&mut device, &mut now, read(MIB - 1, 2)) > Duration::from_millis(4));
-    // Shortly after the commit interval it is on the disk.
+    // Shortly after the commit interval it is on the disk, and still in memory.
     now = now + Duration::from_secs(6);
-    assert!(time_of(&mut device, &mut now, read(100, 5_000)) > Duration::from_millis(4));
+    assert!(time_of(&mut device, &mut now, read(100, 5_000)) < Duration::from_micros(10));
     assert_eq!(device.dirty_bytes(), 0);
+}
+
+#[test]
+fn what_came_first_leaves_memory() {
+    let profile = PageCacheProfile { kept_bytes: CHUNK, ..SMALL };
+    let (mut device, mut now) = (PageCache::new(profile, DeviceProfile::hdd().build()), Time::ZERO);
+    for chunk in [0, 1] {
+        time_of(&mut device, &mut now, read(chunk * CHUNK, 1));
+    }
+    assert!(time_of(&mut device, &mut now, read(2 * CHUNK - 1, 1)) < Duration::from_micros(1));
+    assert!(time_of(&mut device, &mut now, read(0, 1)) > Duration::from_millis(1));
+}
+
+#[test]
+fn small_reads_of_a_chunk_are_one_access() {
+    let (mut device, mut plain) = (cache(), DeviceProfile::hdd().build());
+    for piece in [3, 0, 15, 8] {
+        device.submit(Time::ZERO, read(piece * (CHUNK / 16), CHUNK / 16));
+    }
+    let alone = time_of(&mut *plain, &mut Time::from_nanos(0), read(0, CHUNK));
+    let last = drain(&mut device).pop().unwrap();
+    assert!(last.1.since(Time::ZERO + alone) < Duration::from_millis(1), "{last:?}");
+}
+
+/// With 16 to choose from, the disk's elevator would shorten the seeks.
+#[test]
+fn threads_read_one_after_the_other() {
+    let (mut device, mut plain) = (cache(), DeviceProfile::hdd().build());
+    let (mut begin, mut alone) = (Time::ZERO, Duration::ZERO);
+    for piece in 0..16 {
+        device.submit(Time::ZERO, read(piece << 30, 2 * CHUNK));
+        alone += time_of(&mut *plain, &mut begin, read(piece << 30, 2 * CHUNK));
+    }
+    let end = drain(&mut device).pop().unwrap().1.since(Time::ZERO);
+    assert!((alone * 3 / 4..alone * 5 / 4).contains(&end), "{end:?}, one by one {alone:?}");
+}
+
+/// CFQ's order.
+#[test]
+fn a_read_that_comes_when_fewer_wait_goes_first() {
+    let (mut device, mut now, mut order) = (cache(), Time::ZERO, Vec::new());
+    for piece in 0..16 {
+        device.submit(now, read(piece << 30, 4096));
+    }
+    while order.len() < 10 {
+        now = device.poll_timeout().unwrap();
+        order.extend(std::iter::from_fn(|| device.poll_completed(now)).map(|done| done.id.0));
+    }
+    device.submit(now, read(99 << 30, 4096));
+    order.extend(drain(&mut device).into_iter().map(|(id, _)| id));
+    assert_eq!(order, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 16, 11, 12, 13, 14, 15]);
 }
 
 #[test]
 fn a_read_is_slow_beside_a_foreground_flush() {
     let (mut device, mut now) = (cache(), Time::ZERO);
-    let random = |i: u64| Io { kind: IoKind::Write, object: i, offset: 0, len: MIB };
-    for i in 0..64 {
-        time_of(&mut device, &mut now, random(2 + i));
+    for object in 0..64 {
+        time_of(&mut device, &mut now, Io { kind: IoKind::Write, object: 2 + object, offset: 0, len: MIB });
     }
     let slow = time_of(&mut device, &mut now, read(0, 4096));
     assert!(slow > Duration::from_millis(100), "{slow:?}");
+}
+
+/// `TroveMaxConcurrentIO`: beyond 16 accesses that wait, even what is in memory waits.
+#[test]
+fn accesses_beyond_the_most_at_a_time_wait_for_a_place() {
+    let (mut device, mut now) = (cache(), Time::ZERO);
+    time_of(&mut device, &mut now, write(0, 4096));
+    for piece in 1..=16 {
+        device.submit(now, read(piece << 30, 4096));
+    }
+    let hit = device.submit(now, read(0, 4096));
+    let done = drain(&mut device);
+    assert!(done[0].1 > now && done[1].0 == hit.0, "as soon as one of them is done: {done:?}");
 }
 
 #[test]
@@ -127,8 +202,8 @@ fn late_polls_do_not_slow_the_cache() {
 
 #[test]
 fn a_cache_without_room_still_goes_on() {
-    let profile = WriteBackProfile { background_bytes: 0, limit_bytes: 0, resume_bytes: 9, flush_depth: 0, ..SMALL };
-    let (mut device, mut now) = (WriteBack::new(profile, Box::new(NoDevice::default())), Time::ZERO);
+    let profile = PageCacheProfile { background_bytes: 0, limit_bytes: 0, resume_bytes: 9, flush_depth: 0, ..SMALL };
+    let (mut device, mut now) = (PageCache::new(profile, Box::new(NoDevice::default())), Time::ZERO);
     for len in [0, 1, 0, 5_000, 0, MIB] {
         time_of(&mut device, &mut now, write(len, len));
     }

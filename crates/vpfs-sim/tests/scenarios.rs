@@ -193,7 +193,7 @@ fn a_device_may_have_parameters_of_its_own() {
     let own = "[[servers]]\nhdd = { rate = \"10MB/s\" }\ncache = { limit = \"1GiB\", background = \"512MiB\" }";
     let text = format!("{}ior = {{}}", REST.replace("[[servers]]", own));
     let scenario = Scenario::parse("my.toml", &text).unwrap();
-    let DeviceProfile::WriteBack(cache, disk) = &scenario.servers[0].device else { panic!("{:?}", scenario.servers) };
+    let DeviceProfile::PageCache(cache, disk) = &scenario.servers[0].device else { panic!("{:?}", scenario.servers) };
     assert_eq!((cache.limit_bytes, cache.resume_bytes), (1 << 30, 512 << 20));
     assert_eq!(**disk, DeviceProfile::Hdd(HddProfile { bytes_per_second: 10_000_000, ..HddProfile::SAS_7200 }));
 

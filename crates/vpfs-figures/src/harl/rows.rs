@@ -201,8 +201,8 @@ fn range_checks(figure: &str, range: &Range, comparisons: &[&Comparison]) -> [Ch
 fn why(against: Against) -> &'static str {
     match against {
         Against::Default => {
-            "of a read each disk serves one piece, for which it seeks, whatever the stripe; writes go to memory first, and \
-             those that fit there are as fast as the links, which equal stripes use evenly"
+            "a disk reads chunks of 256 KiB, of which later requests find the rest in memory, so that its time goes by the \
+             bytes that it has; what fits in memory is as fast as the links, which equal stripes use evenly"
         }
         Against::Fixed => {
             "equal stripes of any size leave the same bytes to each disk; what made some of them slower than others in \

@@ -1,9 +1,6 @@
 //! Names for the hardware of the papers and for other storage.
 
-use super::{
-    DeviceProfile, FileServerProfile, HddProfile, NullAioProfile, SsdProfile, UniformProfile, VolumeProfile,
-    WriteBackProfile,
-};
+use super::{DeviceProfile, HddProfile, NullAioProfile, PageCacheProfile, SsdProfile, UniformProfile, VolumeProfile};
 
 /// No device model has this name; the message lists the existing ones.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,8 +27,8 @@ impl DeviceProfile {
         ),
         ("ioco-hdd", "disk of the IOCO and HARL nodes: 7200 rpm SATA II, 250 GB [IOCO §2.2], [HARL §IV-A]"),
         ("ioco-ssd", "another name for `ssd`"),
-        ("ioco-hdd-server", "`ioco-hdd` behind a PVFS2 server that reads ahead [IOCO §4.1]"),
-        ("ioco-ssd-server", "`ioco-ssd` behind a PVFS2 server [IOCO §4.1]"),
+        ("ioco-hdd-server", "`ioco-hdd` behind the page cache of its PVFS2 server [IOCO §5.1]"),
+        ("ioco-ssd-server", "`ioco-ssd` behind the same, without read-ahead"),
         ("harl-disk", "disk of a HARL server in that paper's own terms, parameters assumed [HARL §III-D]"),
         ("harl-flash", "the same for flash"),
         ("null-aio", "one of 96 virtual servers that discard data [vPFS §IV-D]"),
@@ -52,12 +49,12 @@ impl DeviceProfile {
             "none" => Self::None,
             "hdd" | "two-level-server" => Self::Hdd(HddProfile::SAS_7200),
             "ssd" | "ioco-ssd" => Self::Ssd(SsdProfile::PCIE_X4),
-            "vpfs-server" => Self::WriteBack(WriteBackProfile::LINUX_24_GB, Box::new(Self::hdd())),
+            "vpfs-server" => Self::PageCache(PageCacheProfile::LINUX_24_GB, Box::new(Self::hdd())),
             "ioco-hdd" => Self::Hdd(HddProfile::SATA_7200),
             "ioco-hdd-server" => {
-                Self::FileServer(FileServerProfile::PVFS2_HDD, Box::new(Self::Hdd(HddProfile::SATA_7200)))
+                Self::PageCache(PageCacheProfile::LINUX_8_GB, Box::new(Self::Hdd(HddProfile::SATA_7200)))
             }
-            "ioco-ssd-server" => Self::FileServer(FileServerProfile::PVFS2_SSD, Box::new(Self::ssd())),
+            "ioco-ssd-server" => Self::PageCache(PageCacheProfile::LINUX_8_GB_FLASH, Box::new(Self::ssd())),
             "harl-disk" => Self::Uniform(UniformProfile::HARL_DISK),
             "harl-flash" => Self::Uniform(UniformProfile::HARL_FLASH),
             "null-aio" => Self::NullAio(NullAioProfile::XEN_GUEST),

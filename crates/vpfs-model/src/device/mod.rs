@@ -9,44 +9,42 @@
 //! same for metadata operations, which have no bytes.
 
 mod by_name;
-mod dirty;
-mod file_server;
 mod finishing;
 mod hdd;
 mod metadata;
 mod none;
 mod null_aio;
+mod page_cache;
+mod pages;
 mod profile;
 mod ssd;
 mod stalling;
 mod uniform;
 mod units;
 mod volume;
-mod write_back;
 
 use std::time::Duration;
 
 use vpfs_core::Time;
 
 pub use by_name::UnknownDevice;
-pub use file_server::{FileServer, FileServerProfile};
 pub use hdd::{Hdd, HddProfile};
 pub use metadata::{MetadataOp, MetadataProfile, MetadataServer};
 pub use none::NoDevice;
 pub use null_aio::{NullAio, NullAioProfile};
+pub use page_cache::{PageCache, PageCacheProfile};
 pub use profile::DeviceProfile;
 pub use ssd::{Ssd, SsdProfile};
 pub use stalling::{StallProfile, Stalling};
 pub use uniform::{Uniform, UniformAccess, UniformProfile};
 pub use volume::{Volume, VolumeProfile};
-pub use write_back::{WriteBack, WriteBackProfile};
 
 /// The direction of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IoKind {
     /// Device to memory.
     Read,
-    /// Memory to device; complete when the medium has the data, unless there is a [`WriteBack`] cache in front of it.
+    /// Memory to device; complete when the medium has the data, unless there is a [`PageCache`] in front of it.
     Write,
 }
 

@@ -1,8 +1,8 @@
 //! The model of a server's storage, with its parameters.
 
 use super::{
-    Device, FileServer, FileServerProfile, Hdd, HddProfile, NoDevice, NullAio, NullAioProfile, Ssd, SsdProfile,
-    Uniform, UniformProfile, Volume, VolumeProfile, WriteBack, WriteBackProfile,
+    Device, Hdd, HddProfile, NoDevice, NullAio, NullAioProfile, PageCache, PageCacheProfile, Ssd, SsdProfile, Uniform,
+    UniformProfile, Volume, VolumeProfile,
 };
 
 /// The storage model of a server.
@@ -21,10 +21,8 @@ pub enum DeviceProfile {
     Volume(VolumeProfile),
     /// No storage, only the server's own work.
     NullAio(NullAioProfile),
-    /// A file server in front of a device.
-    FileServer(FileServerProfile, Box<DeviceProfile>),
-    /// A write-back cache in front of a device.
-    WriteBack(WriteBackProfile, Box<DeviceProfile>),
+    /// A file server's page cache in front of a device.
+    PageCache(PageCacheProfile, Box<DeviceProfile>),
 }
 
 impl DeviceProfile {
@@ -47,8 +45,7 @@ impl DeviceProfile {
             Self::Uniform(profile) => Box::new(Uniform::new(*profile)),
             Self::Volume(profile) => Box::new(Volume::new(profile.clone())),
             Self::NullAio(profile) => Box::new(NullAio::new(profile.clone())),
-            Self::FileServer(profile, device) => Box::new(FileServer::new(profile.clone(), device.build())),
-            Self::WriteBack(profile, device) => Box::new(WriteBack::new(profile.clone(), device.build())),
+            Self::PageCache(profile, device) => Box::new(PageCache::new(profile.clone(), device.build())),
         }
     }
 }

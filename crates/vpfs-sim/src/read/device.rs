@@ -1,10 +1,8 @@
 //! The device of `[[servers]]`: a model selected by name, or one with custom parameters.
 
-use std::time::Duration;
-
 use vpfs_config::Table;
 use vpfs_model::device::{
-    DeviceProfile, HddProfile, SsdProfile, StallProfile, UniformAccess, UniformProfile, VolumeProfile, WriteBackProfile,
+    DeviceProfile, HddProfile, PageCacheProfile, SsdProfile, StallProfile, UniformAccess, UniformProfile, VolumeProfile,
 };
 
 use super::keys;
@@ -30,8 +28,11 @@ pub(super) fn read(group: &Table<'_>) -> DeviceProfile {
     if !group.has("cache") {
         return device;
     }
-    let cache = read_cache(&group.table("cache", &keys::CACHE));
-    DeviceProfile::WriteBack(cache, Box::new(device))
+    let (base, device) = match device {
+        DeviceProfile::PageCache(base, device) => (base, device),
+        device => (PageCacheProfile::LINUX_24_GB, Box::new(device)),
+    };
+    DeviceProfile::PageCache(read_cache(&group.table("cache", &keys::CACHE), base), device)
 }
 
 /// A device of one of [`KINDS`]. Parameters of one kind do not apply to a model of another kind.
@@ -129,8 +130,7 @@ pub(super) fn read_stalls(table: &Table<'_>) -> StallProfile {
     StallProfile { every: time("every"), length: time("length") }
 }
 
-fn read_cache(table: &Table<'_>) -> WriteBackProfile {
-    let base = WriteBackProfile::LINUX_24_GB;
+fn read_cache(table: &Table<'_>, base: PageCacheProfile) -> PageCacheProfile {
     let limit_bytes = table.number("limit").unwrap_or(base.limit_bytes);
     let flushed = table.number("stall").unwrap_or(0);
     let background = table.number("background").unwrap_or(limit_bytes / 2);
@@ -140,11 +140,11 @@ fn read_cache(table: &Table<'_>) -> WriteBackProfile {
     if flushed > limit_bytes {
         table.refuse("stall", "exceeds limit, which is all that there is to flush; give a smaller size");
     }
-    WriteBackProfile {
+    PageCacheProfile {
         background_bytes: background,
         limit_bytes,
         resume_bytes: limit_bytes.saturating_sub(flushed),
-        commit_interval: table.duration("commit_interval").unwrap_or(Duration::from_secs(5)),
+        commit_interval: table.duration("commit_interval").unwrap_or(base.commit_interval),
         ..base
     }
 }

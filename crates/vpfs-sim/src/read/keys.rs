@@ -99,7 +99,7 @@ pub(super) const SERVER_GROUP: Section = Section {
             .absent_means("that of `device`"),
         key("volume", Kind::Table("[servers.volume]"), "A volume with limits and custom parameters.")
             .absent_means("that of `device`"),
-        key("cache", Kind::Table("[servers.cache]"), "A write-back cache in front of the device.")
+        key("cache", Kind::Table("[servers.cache]"), "A page cache in front of the device.")
             .absent_means("that of `device`"),
         key("stalls", Kind::Table("[servers.stalls]"), "Moments in which the device stands still.").absent_means("none"),
         key("role", Kind::Choice(&["both", "data", "metadata"]), "What the servers store.").default("both"),
@@ -538,7 +538,7 @@ pub(super) const VOLUME: Section = Section {
 pub(super) const CACHE: Section = Section {
     name: "servers.cache",
     header: "[servers.cache]",
-    doc: "A server's write-back cache: writes complete at memory speed until it is full.",
+    doc: "A server's page cache: writes complete at memory speed until it is full, and reads come from it if it has them.",
     keys: &[
         key("limit", SIZE, "The amount of dirty data at which writers wait.").range("1MiB", "1PiB"),
         key("stall", SIZE, "The amount to flush before waiting writers continue.")

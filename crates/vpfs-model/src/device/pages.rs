@@ -1,4 +1,4 @@
-//! The pages of a write-back cache that are not on the device yet.
+//! Pages of a cache: those that are in memory, and those that are not on the device yet.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(crate) struct Run {
 /// Runs that do not overlap, indexed by position and by age. All operations are O(log n) for each run that they touch;
 /// there is at most one run for each dirty page.
 #[derive(Debug, Default)]
-pub(crate) struct DirtyPages {
+pub(crate) struct Pages {
     /// By object and first byte: the run's end and its number.
     by_place: BTreeMap<(u64, u64), (u64, u64)>,
     /// By number, which grows with time.
@@ -30,7 +30,7 @@ pub(crate) struct DirtyPages {
     added: u64,
 }
 
-impl DirtyPages {
+impl Pages {
     /// Marks the pages of `io` dirty; returns the bytes of those that were clean. The others keep their age.
     pub(crate) fn add(&mut self, now: Time, io: &Io) -> u64 {
         let (mut at, end) = pages(io);
@@ -104,7 +104,7 @@ mod tests {
     /// Compares runs with an oracle that tracks pages one by one.
     #[test]
     fn agrees_with_a_set_of_pages() {
-        let (mut runs, mut set, mut random) = (DirtyPages::default(), BTreeSet::new(), 1_u64);
+        let (mut runs, mut set, mut random) = (Pages::default(), BTreeSet::new(), 1_u64);
         for step in 0..20_000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let [object, offset, len] = [random >> 63, (random >> 32) % 200_000, (random >> 50) % 30_000];
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn dirty_pages_keep_their_age() {
-        let mut runs = DirtyPages::default();
+        let mut runs = Pages::default();
         let write = |offset, len| Io { kind: IoKind::Write, object: 1, offset, len };
         assert_eq!(runs.add(Time::from_millis(1), &write(10, 1)), PAGE_BYTES);
         assert_eq!(runs.add(Time::from_millis(2), &write(0, 2 * PAGE_BYTES)), PAGE_BYTES);
