@@ -54,7 +54,7 @@ pub(crate) fn check(scenario: &Scenario, policy: &PolicySpec) -> Result<(), Misf
     check_end(scenario)
 }
 
-/// The same, but for what depends on the end of the run, which the command line may change.
+/// The same, but for what depends on the end of the run.
 pub(crate) fn check_parts(scenario: &Scenario, policy: &PolicySpec) -> Result<(), Misfit> {
     let servers: u64 = scenario.servers.iter().map(|group| u64::from(group.count)).sum();
     let apps = scenario.apps.len() as u64;
@@ -80,7 +80,8 @@ pub(crate) fn check_parts(scenario: &Scenario, policy: &PolicySpec) -> Result<()
     Ok(())
 }
 
-fn check_end(scenario: &Scenario) -> Result<(), Misfit> {
+/// Checks that the run ends, and that its time series have a length.
+pub(crate) fn check_end(scenario: &Scenario) -> Result<(), Misfit> {
     if scenario.peers.random_restarts > 0 && scenario.duration.unwrap_or_default().is_zero() {
         return refuse("duration", "random restarts need the duration of the scenario");
     }
@@ -88,10 +89,10 @@ fn check_end(scenario: &Scenario) -> Result<(), Misfit> {
         return refuse("duration", "all applications are in the background, so the run would never end; add duration");
     }
     if scenario.duration.is_none()
-        && let Some(app) = scenario.apps.iter().find(|app| keeps_up(app))
+        && let Some((number, app)) = scenario.apps.iter().enumerate().find(|(_, app)| keeps_up(app))
     {
-        let problem = format!("{} continues until the run ends, so the run would never end; add duration", app.name);
-        return refuse("duration", problem);
+        let problem = "continues until the run ends, so the run would never end; add duration".into();
+        return Err(Misfit { app: Some((number, app.name.clone())), key: "interactive", problem });
     }
     let intervals = scenario.duration.map_or(0, |duration| duration.as_nanos() / scenario.interval.as_nanos().max(1));
     check_intervals(u64::try_from(intervals).unwrap_or(u64::MAX), most_intervals(scenario))

@@ -113,7 +113,7 @@ pub struct AppResults {
     pub name: String,
     /// Its weight.
     pub weight: u32,
-    /// When its processes started.
+    /// When its processes started; the end of the run if they did not.
     #[serde(serialize_with = "seconds", rename = "start_seconds")]
     pub start: Duration,
     /// When its last process finished; `None` if the run ended earlier, or it ran in the background.

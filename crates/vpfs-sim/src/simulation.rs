@@ -132,7 +132,7 @@ fn app_results(world: &World, app: usize, weight: u32) -> AppResults {
     AppResults {
         name: world.names[app].clone(),
         weight,
-        start: measures.began.map_or(Duration::ZERO, since_start),
+        start: since_start(measures.began.unwrap_or(world.now)),
         finish: measures.finished.map(since_start),
         io_time,
         scheduler_time: part(measures.queued),

@@ -1,7 +1,10 @@
 //! A number that is too large in a scenario is an error; it does not cause an endless run or exhaust memory.
 #![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
 
-use vpfs_sim::{Results, Scenario, Simulation};
+use std::io;
+use std::time::Duration;
+
+use vpfs_sim::{Files, Results, Scenario, Simulation};
 
 /// A small run, with additions before its tables, to its servers, and to its application.
 fn scenario(root: &str, servers: &str, app: &str) -> String {
@@ -55,9 +58,11 @@ fn a_run_that_nothing_ends_is_refused() {
     assert!(run(&scenario("duration = \"1s\"", "", &background)).is_ok());
 
     let endless = "interactive = { processes = 2, file = \"1MiB\" }";
-    assert!(
-        refusal("", "", endless).contains("a continues until the run ends, so the run would never end; add duration")
-    );
+    let problem = refusal("", "", endless);
+    assert!(problem.contains("my.toml:9: app.interactive: continues until the run ends"), "{problem}");
+    let files = Files { text: &|_| Err(io::Error::other("none")), log: &|_| Err("none".into()) };
+    let ending = |scenario| Scenario { duration: Some(Duration::from_secs(1)), ..scenario };
+    assert!(Scenario::parse_with("my.toml", &scenario("", "", endless), &files, ending).is_ok(), "the caller ends it");
     let beside = format!("background = \"on\"\n{endless}\n[[app]]\nname = \"b\"\n{SMALL}");
     for (root, app) in [("duration = \"1s\"", endless), ("", &format!("end = \"1s\"\n{endless}")), ("", &beside)] {
         assert!(run(&scenario(root, "", app)).is_ok());

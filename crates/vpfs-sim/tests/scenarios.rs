@@ -257,7 +257,7 @@ fn a_log_is_replayed_as_an_application() {
     };
     let files = Files { text: &|_| Err(std::io::Error::other("none")), log: &read };
     let run = |text: &str| {
-        let scenario = Scenario::parse_with("my.toml", text, &files).unwrap();
+        let scenario = Scenario::parse_with("my.toml", text, &files, |scenario| scenario).unwrap();
         Simulation::new(&scenario, &scenario.policies[0]).unwrap().run().unwrap()
     };
     let text = format!("{REST}replay = {{ log = \"run.csv\" }}");
@@ -296,7 +296,7 @@ fn the_scenario_of_the_guide_is_valid() {
     let (scenario, _) = scenario.split_once("```").unwrap();
     let profile = "[scheduler]\ndepth = 12\nslot_cost = [{ up_to = \"2MiB\", slots = 4 }]\n";
     let files = Files { text: &|_| Ok(profile.into()), log: &|_| Err("there is none".into()) };
-    let scenario = Scenario::parse_with("guide", scenario, &files).unwrap();
+    let scenario = Scenario::parse_with("guide", scenario, &files, |scenario| scenario).unwrap();
     for policy in &scenario.policies {
         assert!(Simulation::new(&scenario, policy).is_ok());
     }

@@ -32,6 +32,17 @@ fn calls_wait_where_the_bottleneck_is() {
     }
 }
 
+/// Once, it was said to have waited for its own processes for the whole run.
+#[test]
+fn an_application_that_never_starts_spends_no_time() {
+    let text = "duration = \"2s\"\n[[servers]]\n[[policy]]\nname = \"p\"\nscheduler = { policy = \"fifo\" }\n\
+                [[app]]\nname = \"now\"\nior = { block = \"1MiB\" }\n[[app]]\nname = \"never\"\nstart = \"3s\"\nior = {}\n";
+    let scenario = Scenario::parse("my.toml", text).unwrap();
+    let results = Simulation::new(&scenario, &scenario.policies[0]).unwrap().run().unwrap();
+    let [now, never] = [0, 1].map(|app| results.active(&results.apps[app]));
+    assert!(!now.is_zero() && never.is_zero(), "{now:?} {never:?}");
+}
+
 /// Eight calls at a time, one of which is served: each waits while seven others move data and are stored.
 #[test]
 fn with_one_slot_each_waits_for_all_others() {

@@ -30,15 +30,21 @@ impl Scenario {
     pub fn parse(file: &str, text: &str) -> Result<Self, Problems> {
         const NONE: &str = "a scenario without a directory cannot name files";
         let files = Files { text: &|_| Err(io::Error::other(NONE)), log: &|_| Err(NONE.into()) };
-        Self::parse_with(file, text, &files)
+        Self::parse_with(file, text, &files, |scenario| scenario)
     }
 
-    /// [`Scenario::parse`] for a file that may name `files`.
+    /// [`Scenario::parse`] for a file that may name `files`; `change` makes changes that others have asked for, before the
+    /// whole is checked.
     ///
     /// # Errors
     /// All problems that were found, each with its line.
-    pub fn parse_with(file: &str, text: &str, files: &Files<'_>) -> Result<Self, Problems> {
-        read_file(file, text, &keys::ROOT, |root| read(root, file, files))
+    pub fn parse_with(
+        file: &str,
+        text: &str,
+        files: &Files<'_>,
+        change: impl FnOnce(Self) -> Self,
+    ) -> Result<Self, Problems> {
+        read_file(file, text, &keys::ROOT, |root| checked(root, change(read(root, file, files))))
     }
 }
 
@@ -64,7 +70,7 @@ fn read(root: &Table<'_>, file: &str, files: &Files<'_>) -> Scenario {
     let servers: Vec<_> = groups.iter().map(servers::read_group).collect();
     let minima = apps.iter().filter_map(|app| Some((app.share.as_deref(), app.minimum?)));
     let shares = root.shares(minima, servers.iter().map(|group| group.count as usize).sum());
-    let scenario = Scenario {
+    Scenario {
         name: root.text("name").map_or_else(file_name, str::to_owned),
         seed: root.number("seed").unwrap_or(1),
         duration: root.duration("duration"),
@@ -80,10 +86,15 @@ fn read(root: &Table<'_>, file: &str, files: &Files<'_>) -> Scenario {
         policies,
         shares,
         apps,
-    };
+    }
+}
+
+/// Reports what does not fit together.
+fn checked(root: &Table<'_>, scenario: Scenario) -> Scenario {
     // What is missing after another problem would be misleading.
     if !root.has_problems() {
-        let misfits = scenario.policies.iter().filter_map(|policy| bounds::check_parts(&scenario, policy).err());
+        let parts = scenario.policies.iter().map(|policy| bounds::check_parts(&scenario, policy));
+        let misfits = parts.chain([bounds::check_end(&scenario)]).filter_map(Result::err);
         misfits.for_each(|misfit| refuse(root, &misfit));
     }
     scenario

@@ -106,8 +106,13 @@ impl Sim {
     }
 
     fn scenario(&self) -> Result<Scenario, Exit> {
+        let change = |scenario: Scenario| Scenario {
+            seed: self.seed.unwrap_or(scenario.seed),
+            duration: self.duration.or(scenario.duration),
+            ..scenario
+        };
         let read = match &self.scenario {
-            None => Scenario::parse(DEFAULT.0, DEFAULT.1),
+            None => Scenario::parse(DEFAULT.0, DEFAULT.1).map(change),
             Some(path) => {
                 let text = read_text(path)
                     .map_err(|error| Exit::Usage(format!("{} cannot be read: {error}", path.display())))?;
@@ -115,12 +120,10 @@ impl Sim {
                 let read = |name: &str| read_text(&folder.join(name));
                 let log = |name: &str| logs::read_log(&folder.join(name)).map_err(|error| error.to_string());
                 let files = Files { text: &read, log: &log };
-                Scenario::parse_with(&path.display().to_string(), &text, &files)
+                Scenario::parse_with(&path.display().to_string(), &text, &files, change)
             }
         };
-        let scenario = read.map_err(|problems| Exit::Usage(problems.to_string()))?;
-        let seed = self.seed.unwrap_or(scenario.seed);
-        Ok(Scenario { seed, duration: self.duration.or(scenario.duration), ..scenario })
+        read.map_err(|problems| Exit::Usage(problems.to_string()))
     }
 
     /// The policies selected on the command line.
