@@ -25,6 +25,9 @@ type Window = (Duration, f64);
 /// The paper's spike, when the second application enters.
 const SPIKE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(80));
 
+/// From the arrival of an application to its first call, in seconds.
+const START_UPS: [u32; 6] = [0, 1, 2, 3, 4, 5];
+
 pub(super) fn run() -> Result<Section, SimError> {
     let cached = scenario::parse("vpfs-6.toml", BASE)?;
     let uncached = Scenario { servers: vec![testbed::vpfs_servers()], ..cached.clone() };
@@ -35,7 +38,24 @@ pub(super) fn run() -> Result<Section, SimError> {
         parallel::map(&runs, |(scenario, policy)| scenario::run(scenario, policy)).into_iter().collect();
     let results = results?;
     let [uncached, local, layout @ ..] = &results[..] else { return Ok(Section::new("no runs")) };
-    Ok(section(layout, uncached, local))
+    Ok(section(layout, uncached, local, &start_ups(&cached)?))
+}
+
+/// What the time that the second application's processes need to start would do to the windows in which it arrives: for
+/// each of [`START_UPS`], the largest unfairness over 5 s and over 60 s.
+fn start_ups(base: &Scenario) -> Result<Vec<[f64; 3]>, SimError> {
+    let apps = base.apps.iter().take(2).cloned().collect();
+    let base = Scenario { apps, duration: Some(LONG * 2), ..base.clone() };
+    let arrival = base.apps[1].start;
+    let runs = parallel::map(&START_UPS, |&seconds| {
+        let mut scenario = base.clone();
+        scenario.apps[1].start += Duration::from_secs(seconds.into());
+        let mut results = scenario::run(&scenario, "layout")?;
+        results.apps[1].start = arrival;
+        let most = |length| largest(&windows(&results, length), SPIKE.0..SPIKE.1);
+        Ok([seconds.into(), most(SHORT), most(LONG)])
+    });
+    runs.into_iter().collect()
 }
 
 /// Unfairness among the applications present in each window; none for windows in which nothing completed.
@@ -57,8 +77,10 @@ fn largest(windows: &[Window], range: impl RangeBounds<Duration>) -> f64 {
     windows.iter().filter(|(begin, _)| range.contains(begin)).map(|(_, value)| *value).fold(f64::NAN, f64::max)
 }
 
-fn section(layout: &[Results], uncached: &Results, local: &Results) -> Section {
+fn section(layout: &[Results], uncached: &Results, local: &Results, start_ups: &[[f64; 3]]) -> Section {
     let cached = &layout[0];
+    let heading = ["second application's first call after [s]", "unfairness over 5 s [%]", "over 60 s [%]"];
+    let start_ups = start_ups.iter().fold(Table::new(heading), |table, row| table.row(row.map(number)));
     let (short, long) = (windows(cached, SHORT), windows(cached, LONG));
     let idle = cached.elapsed.as_secs() / SHORT.as_secs() - short.len() as u64;
     let section = Section::new("vPFS Fig. 6: fairness while applications arrive")
@@ -80,7 +102,13 @@ fn section(layout: &[Results], uncached: &Results, local: &Results) -> Section {
         ))
         .figure(chart(&short, &long, &windows(uncached, SHORT)), "The paper's solid line is the one over 60 s.")
         .figure(throughput(cached), "Throughput of each application over a minute, with caches.")
-        .table(table(cached));
+        .table(table(cached))
+        .text(
+            "The paper's reason for the spikes at arrivals is that a new application's requests are not there at once. It \
+             does not say for how long, so nothing is chosen for it; the next table shows what it would have to be for the \
+             paper's almost 90 % over 5 s and less than 9 % over 60 s.",
+        )
+        .table(start_ups);
     let rows = rows(layout).into_iter().chain(more(&short, uncached, local));
     rows.fold(scenario::assumptions(section, BASE), Section::check)
 }
@@ -144,7 +172,8 @@ fn rows(layout: &[Results]) -> [Check; 3] {
             .within(90.0, most(SHORT, (Bound::Included(SPIKE.0), Bound::Excluded(SPIKE.1))), 25.0)
             .unit("%")
             .because(
-                "the paper's second application cannot fill the queues at first; ours has all its calls there at once",
+                "the paper's second application cannot fill the queues at first; ours has all its calls there at once: see \
+                 the table of first calls",
             ),
     ]
 }
@@ -170,6 +199,14 @@ fn more(short: &[Window], uncached: &Results, local: &Results) -> [Check; 3] {
 mod tests {
     use super::*;
     use crate::scenario::perturbed::{self, must_differ};
+
+    /// About four seconds from arrival to the first call would explain both of the paper's values.
+    #[test]
+    fn a_late_first_call_is_a_spike() {
+        let rows = start_ups(&scenario::parse("vpfs-6.toml", BASE).unwrap()).unwrap();
+        let [at_once, .., late, _] = &rows[..] else { panic!("{rows:?}") };
+        assert!(at_once[1] < 5.0 && (67.5..112.5).contains(&late[1]) && late[2] < 9.0, "{rows:?}");
+    }
 
     /// Unfairness is measured by the weights that are due, not by halved ones.
     #[test]
