@@ -84,11 +84,20 @@ pub(super) struct Outcome {
 
 impl Outcome {
     fn of(results: &Results) -> Self {
-        let calls = results.apps.iter().map(|app| app.read.count).sum::<u64>().max(1) as f64;
-        let sum: f64 = results.apps.iter().map(|app| app.read.mean_seconds * app.read.count as f64).sum();
+        let latencies = || results.apps.iter().flat_map(|app| [&app.read, &app.write]);
+        let calls = latencies().map(|calls| calls.count).sum::<u64>().max(1) as f64;
+        let sum: f64 = latencies().map(|calls| calls.mean_seconds * calls.count as f64).sum();
         let seconds = |app: &vpfs_sim::AppResults| app.run_time().unwrap_or(Duration::MAX).as_secs_f64();
         let reported = results.apps.iter().map(|app| app.bytes() as f64 / seconds(app)).sum();
         Self { completion: sum / calls, reported, bandwidth: results.throughput() }
+    }
+
+    fn midpoint(&self, other: &Self) -> Self {
+        Self {
+            completion: f64::midpoint(self.completion, other.completion),
+            reported: f64::midpoint(self.reported, other.reported),
+            bandwidth: f64::midpoint(self.bandwidth, other.bandwidth),
+        }
     }
 }
 
@@ -123,6 +132,14 @@ impl Pair {
     pub(super) fn of(scenario: &Scenario, seeds: &[u64]) -> Result<Self, SimError> {
         let [original, coordinated] = POLICIES.map(|policy| repeat(scenario, policy, seeds));
         Ok(Self { original: original?, coordinated: coordinated? })
+    }
+
+    /// The mean of two experiments with the same seeds.
+    pub(super) fn midpoint(&self, other: &Self) -> Self {
+        let of = |one: &[Outcome], other: &[Outcome]| {
+            one.iter().zip(other).map(|(one, other)| one.midpoint(other)).collect()
+        };
+        Self { original: of(&self.original, &other.original), coordinated: of(&self.coordinated, &other.coordinated) }
     }
 
     /// By how many % coordination lowers the mean completion time.
