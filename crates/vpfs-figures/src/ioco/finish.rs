@@ -128,11 +128,18 @@ fn checks_of(original: &Runs, coordinated: &Runs, papers: (f64, f64, f64)) -> [C
     let reductions =
         original.completions().zip(coordinated.completions()).map(|(before, after)| (1.0 - after / before) * 100.0);
     [
-        Check::of("Fig. 3", name("max/min finish time, original")).within(papers.0, original.spread(), 25.0),
-        Check::of("Fig. 5", name("max/min finish time, coordinated")).within(papers.1, coordinated.spread(), 25.0),
+        Check::of("Fig. 3", name("max/min finish time, original"))
+            .within(papers.0, original.spread(), 25.0)
+            .because("servers read in the order of Linux 2.6.28; in a random one this row agrees (decision 0037)"),
+        Check::of("Fig. 5", name("max/min finish time, coordinated"))
+            .within(papers.1, coordinated.spread(), 25.0)
+            .because(
+                "idle servers take what comes first; with 5 instead of 33 us between parts this row agrees (decision 0037)",
+            ),
         Check::of("Fig. 5", name("reduction of the mean completion time"))
             .within(papers.2, Measured::of(reductions), 25.0)
-            .unit("%"),
+            .unit("%")
+            .because("as for the original order"),
         Check::of("Fig. 3, 5", name("max/min finish time")).falling(spreads, 0.0),
     ]
 }
