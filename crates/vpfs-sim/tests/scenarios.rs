@@ -194,7 +194,7 @@ fn a_device_may_have_parameters_of_its_own() {
     let text = format!("{}ior = {{}}", REST.replace("[[servers]]", own));
     let scenario = Scenario::parse("my.toml", &text).unwrap();
     let DeviceProfile::PageCache(cache, disk) = &scenario.servers[0].device else { panic!("{:?}", scenario.servers) };
-    assert_eq!((cache.limit_bytes, cache.resume_bytes), (1 << 30, 512 << 20));
+    assert_eq!((cache.limit_bytes, cache.resume_bytes, cache.kept_bytes), (1 << 30, 512 << 20, (15 << 30) / 4));
     assert_eq!(**disk, DeviceProfile::Hdd(HddProfile { bytes_per_second: 10_000_000, ..HddProfile::SAS_7200 }));
 
     let own = "[[servers]]\ndevice = \"throttled-disk\"\nvolume = { ios = 100, rate = \"5MB/s\", burst = \"0s\" }";

@@ -30,9 +30,10 @@ pub(super) fn read(group: &Table<'_>) -> DeviceProfile {
     }
     let (base, device) = match device {
         DeviceProfile::PageCache(base, device) => (base, device),
-        device => (PageCacheProfile::LINUX_24_GB, Box::new(device)),
+        // Linux does not read ahead of scattered requests.
+        device => (PageCacheProfile { read_ahead_bytes: 0, ..PageCacheProfile::LINUX_24_GB }, Box::new(device)),
     };
-    DeviceProfile::PageCache(read_cache(&group.table("cache", &keys::CACHE), base), device)
+    DeviceProfile::PageCache(read_cache(&group.table("cache", &keys::CACHE), &base), device)
 }
 
 /// A device of one of [`KINDS`]. Parameters of one kind do not apply to a model of another kind.
@@ -130,7 +131,7 @@ pub(super) fn read_stalls(table: &Table<'_>) -> StallProfile {
     StallProfile { every: time("every"), length: time("length") }
 }
 
-fn read_cache(table: &Table<'_>, base: PageCacheProfile) -> PageCacheProfile {
+fn read_cache(table: &Table<'_>, base: &PageCacheProfile) -> PageCacheProfile {
     let limit_bytes = table.number("limit").unwrap_or(base.limit_bytes);
     let flushed = table.number("stall").unwrap_or(0);
     let background = table.number("background").unwrap_or(limit_bytes / 2);
@@ -140,11 +141,14 @@ fn read_cache(table: &Table<'_>, base: PageCacheProfile) -> PageCacheProfile {
     if flushed > limit_bytes {
         table.refuse("stall", "exceeds limit, which is all that there is to flush; give a smaller size");
     }
+    // Memory is as many times as large as in the base.
+    let kept = u128::from(base.kept_bytes) * u128::from(limit_bytes) / u128::from(base.limit_bytes);
     PageCacheProfile {
+        kept_bytes: u64::try_from(kept).unwrap_or(u64::MAX),
         background_bytes: background,
         limit_bytes,
         resume_bytes: limit_bytes.saturating_sub(flushed),
         commit_interval: table.duration("commit_interval").unwrap_or(base.commit_interval),
-        ..base
+        ..base.clone()
     }
 }

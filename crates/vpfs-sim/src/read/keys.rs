@@ -538,7 +538,7 @@ pub(super) const VOLUME: Section = Section {
 pub(super) const CACHE: Section = Section {
     name: "servers.cache",
     header: "[servers.cache]",
-    doc: "A server's page cache: writes complete at memory speed until it is full, and reads come from it if it has them.",
+    doc: "A server's page cache: writes complete at memory speed until it is full, and reads come from it if it has them. It keeps 3.75 times `limit`, or as many times as a server with a cache that `device` names.",
     keys: &[
         key("limit", SIZE, "The amount of dirty data at which writers wait.").range("1MiB", "1PiB"),
         key("stall", SIZE, "The amount to flush before waiting writers continue.")
