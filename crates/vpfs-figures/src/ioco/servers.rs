@@ -1,6 +1,7 @@
 //! [IOCO Fig. 7]: mean completion time of ten PIO-Bench instances with 8, 16 and 32 processes on 2 to 64 servers.
 //!
-//! As in the paper: each request has 8 KB at each server, and reads and writes were measured. Values are the mean of both.
+//! As in the paper: each request has 8 KB at each server, and reads and writes were measured. Values are the mean of
+//! both.
 
 use vpfs_model::plan::{Phase, PioBench};
 use vpfs_report::{Axis, Check, Measured, Plot, Section, Series, Table, number};

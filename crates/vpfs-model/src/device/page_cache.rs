@@ -78,8 +78,8 @@ impl PageCacheProfile {
     /// arrival.
     const ACCESSES: usize = 16;
 
-    /// For each other thread, how much later a thread's turn is: what its time slice is shorter than the longest one, 180
-    /// ms, with the default priority.
+    /// For each other thread, how much later a thread's turn is: what its time slice is shorter than the longest one,
+    /// 180 ms, with the default priority.
     const SLICE_OFFSET: Duration = Duration::from_millis(80);
 
     /// The bytes of one file that are flushed before the next one has its turn, `MAX_WRITEBACK_PAGES` of Linux.

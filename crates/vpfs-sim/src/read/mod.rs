@@ -33,8 +33,8 @@ impl Scenario {
         Self::parse_with(file, text, &files, |scenario| scenario)
     }
 
-    /// [`Scenario::parse`] for a file that may name `files`; `change` makes changes that others have asked for, before the
-    /// whole is checked.
+    /// [`Scenario::parse`] for a file that may name `files`; `change` makes changes that others have asked for, before
+    /// the whole is checked.
     ///
     /// # Errors
     /// All problems that were found, each with its line.
