@@ -9,7 +9,9 @@ use bytes::BytesMut;
 use vpfs_core::{Bytes, FilePosition, MIN_DATA_COST, Objects, OpKind, Pieces, Time};
 use vpfs_session::nfs::Nfs;
 use vpfs_session::orangefs::{AddressMap, OrangeFs};
-use vpfs_session::{Action, Completed, Interposer, OpId, Outbound, Requester, Session, SessionLimits, Side, Submission};
+use vpfs_session::{
+    Action, Completed, Interposer, OpId, Outbound, Requester, Session, SessionLimits, Side, Submission,
+};
 use vpfs_wire::bmi::{Header, MAX_UNEXPECTED, Mode, Tag};
 use vpfs_wire::nfs::MAX_RECORD;
 
