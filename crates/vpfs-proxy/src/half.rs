@@ -43,7 +43,8 @@ impl Half {
     }
 
     /// Takes available bytes, at most `most`, into the pipes to another socket, without waiting. `None` if no bytes are
-    /// available, `Some(0)` at the end of file. An error of the kind [`io::ErrorKind::Unsupported`] if they must be read.
+    /// available, `Some(0)` at the end of file. An error of the kind [`io::ErrorKind::Unsupported`] if they must be
+    /// read.
     pub(crate) fn try_splice(&mut self, to: &mut Half, most: usize) -> io::Result<Option<usize>> {
         let taken = self.stream.try_fill(&mut to.pipes, most);
         self.arrived(taken)
