@@ -418,9 +418,25 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes at most `room` bytes that arrived from one side, and returns their number; `None` if there are none. The
-    /// rest of a long message is not looked at.
+    fn room(&mut self, side: Side) -> usize {
+        match side {
+            Side::Client => self.client_room(),
+            Side::Server => self.server_room(),
+        }
+    }
+
+    /// Takes bytes that arrived from one side, and returns their number; `None` if there are none.
     fn receive(&mut self, now: Time, side: Side, room: usize) -> io::Result<Option<usize>> {
+        let Some((count, most)) = self.receive_part(now, side, room)? else { return Ok(None) };
+        // What is behind the start of a long message is there as well.
+        let room = if count == most && most < room { self.room(side) } else { 0 };
+        let more = if room > 0 { self.receive_part(now, side, room)? } else { None };
+        Ok(Some(count + more.map_or(0, |(count, _)| count)))
+    }
+
+    /// Takes at most `room` bytes that arrived from one side. The rest of a long message is not looked at. Returns how
+    /// many there were and how many it would have taken.
+    fn receive_part(&mut self, now: Time, side: Side, room: usize) -> io::Result<Option<(usize, usize)>> {
         let rest = self.session.passing(side);
         let (from, to) = match side {
             Side::Client => (&mut self.client, &mut self.server),
@@ -431,10 +447,11 @@ impl Connection {
                 Ok(Some(count)) => {
                     self.turn += count;
                     self.session.passed(now, side, count);
-                    return Ok(Some(count));
+                    return Ok(Some((count, room)));
                 }
+                Ok(None) => return Ok(None),
                 Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
-                other => return other,
+                Err(error) => return Err(error),
             }
         }
         let most = if from.buf.is_empty() { room.min(rest + FIRST_READ) } else { room };
@@ -447,7 +464,7 @@ impl Connection {
             }
             Side::Server => self.session.handle_server(now, &mut self.server.buf),
         }
-        Ok(Some(count))
+        Ok(Some((count, most)))
     }
 
     /// Acknowledges a part of a message at once, of which `count` bytes were read just now. A peer with a small send

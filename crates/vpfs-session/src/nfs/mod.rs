@@ -86,8 +86,8 @@ const USUAL: usize = 1 << 20;
 /// The record at the start of `buf`, `None` if fewer than `needed` of its bytes are there, or than all if it has
 /// several fragments.
 ///
-/// Makes room for the rest of a long one at once, as far as usual clients send: otherwise its start would be copied
-/// again and again while the buffer grows. A fifth of a longer one has to arrive first.
+/// Makes room for the rest of a long one at once, as far as usual clients send, and for that of a longer one when so
+/// much has arrived: otherwise its start would be copied again and again while the buffer grows.
 fn record(buf: &mut BytesMut, side: Side, needed: usize) -> Result<Option<Record>, CloseReason> {
     let record = match Record::parse(buf) {
         Ok(record) => record,
