@@ -17,8 +17,8 @@ pub(crate) const MOST: usize = 128;
 /// these in all pipes (`fs.pipe-user-pages-soft`).
 const SIZE: usize = 256 << 10;
 
-/// Empty pipes that a thread keeps.
-const SPARE: usize = 8;
+/// Empty pipes that a thread keeps, unless half of all are open: those of many threads would leave none for others.
+const SPARE: usize = 4;
 
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 /// The system or its sandbox cannot splice sockets.
@@ -96,7 +96,9 @@ impl Pipe {
 
     /// Keeps it for another connection.
     fn give_back(self) {
-        SPARES.with_borrow_mut(|spares| spares.extend(Some(self).filter(|_| spares.len() < SPARE)));
+        if OPEN.load(Ordering::Relaxed) <= MOST / 2 {
+            SPARES.with_borrow_mut(|spares| spares.extend(Some(self).filter(|_| spares.len() < SPARE)));
+        }
     }
 
     fn fill(&mut self, socket: impl AsFd, most: usize) -> io::Result<usize> {

@@ -418,6 +418,7 @@ impl Connection {
         Ok(())
     }
 
+    /// The number of bytes to read from one side at once.
     fn room(&mut self, side: Side) -> usize {
         match side {
             Side::Client => self.client_room(),
