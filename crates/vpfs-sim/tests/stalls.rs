@@ -9,7 +9,9 @@ use vpfs_sim::{Scenario, Simulation};
 /// 1 to 20, where disks stand still for 150 ms each second.
 fn parts(policy: usize) -> Vec<f64> {
     let text = include_str!("../../../scenarios/stalling-disks.toml");
-    let text = text.replacen("every = \"5s\", length = \"300ms\"", "every = \"1s\", length = \"150ms\"", 1);
+    let stalls = "every = \"5s\", length = \"300ms\"";
+    assert!(text.contains(stalls) && text.contains("seed = 1\n"), "what is replaced");
+    let text = text.replacen(stalls, "every = \"1s\", length = \"150ms\"", 1);
     let second = Duration::from_secs(1);
     let run = |seed: u64| {
         let text = text.replacen("seed = 1\n", &format!("seed = {seed}\n"), 1);
