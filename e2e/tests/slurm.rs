@@ -1,6 +1,7 @@
 //! Jobs of real Slurm (munged, slurmctld, and a slurmd for each node, all on this host) get their shares at a proxy.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
@@ -39,7 +40,17 @@ struct Site {
     /// One, or one for each of [`CONTROLLERS`].
     slurmctld: Vec<Daemon>,
     controllers: usize,
+    /// The storage is a directory that node c1 mounts, instead of a server behind a proxy.
+    is_mounted: bool,
     port: u16,
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        if self.is_mounted {
+            output(Command::new("umount").arg("--lazy").arg(self.path("mnt")));
+        }
+    }
 }
 
 impl Site {
@@ -49,25 +60,38 @@ impl Site {
     }
 
     fn start_with(controllers: usize, rules: &str, tables: &str) -> Self {
-        let dir = tempfile::tempdir().expect("a directory");
-        let (daemons, slurmctld, port) = (Vec::new(), Vec::new(), free_ports(8));
-        let mut site = Self { dir, daemons, slurmctld, controllers, port };
+        let mut site = Self::new(controllers, false);
         site.start_storage(tables);
-        site.start_slurm();
-        site.write_rules(rules);
-        let mut command = site.command(&vpfs());
-        let mut agent = Daemon::start(
-            site.dir.path(),
-            "agent",
-            command.args(["slurm", "agent", "--rules"]).arg(site.path("slurm.toml")),
-        );
-        agent.await_log("pushing jobs");
-        site.daemons.insert(0, agent);
+        site.start_slurm(rules);
         site
     }
 
+    fn start_mounted(rules: &str) -> Self {
+        let mut site = Self::new(1, true);
+        site.start_mount();
+        site.start_slurm(rules);
+        site
+    }
+
+    fn new(controllers: usize, is_mounted: bool) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        Self { dir, daemons: Vec::new(), slurmctld: Vec::new(), controllers, is_mounted, port: free_ports(8) }
+    }
+
+    /// And the agent.
+    fn start_slurm(&mut self, rules: &str) {
+        self.start_controllers_and_nodes();
+        self.write_rules(rules);
+        let mut command = self.command(&vpfs());
+        let command = command.args(["slurm", "agent", "--rules"]).arg(self.path("slurm.toml"));
+        let mut agent = Daemon::start(self.dir.path(), "agent", command);
+        agent.await_log("pushing jobs");
+        self.daemons.insert(0, agent);
+    }
+
     fn write_rules(&self, rules: &str) {
-        let interval = if self.controllers == 1 { "10min" } else { "5s" };
+        // slurmctld says that a job ends; when it has ended, with a backup or control groups later, nobody does.
+        let interval = if self.controllers == 1 && !self.is_mounted { "10min" } else { "5s" };
         let agent = format!(
             "[agent]\nconfig = \"vpfs.toml\"\ntoken = \"slurm.token\"\ninterval = {interval:?}\nttl = \"1h\"\n\
              timeout = \"5s\"\nreach = \"sockets\"\nwake = \"wake.sock\"\n"
@@ -91,8 +115,7 @@ impl Site {
                     [[owner]]\nname = \"slurm\"\ntoken = \"slurm.token\"\n";
         let rest = format!("{rest}{tables}");
         std::fs::write(self.path("vpfs.toml"), proxy_config(1, server, proxy, &rest)).expect("a file");
-        std::fs::write(self.path("slurm.token"), "0123456789abcdef\n").expect("a file");
-        run(Command::new("chmod").arg("600").arg(self.path("slurm.token")));
+        self.write_token();
         let serve = Daemon::serve(self.dir.path(), server..server + 1, &["--device", "hdd"]);
         let mut command = Command::new(vpfs());
         command.args(["proxy", "--config"]).arg(self.path("vpfs.toml")).env("STATE_DIRECTORY", self.dir.path());
@@ -101,7 +124,26 @@ impl Site {
         self.daemons.extend([proxy, serve]);
     }
 
-    fn start_slurm(&mut self) {
+    fn start_mount(&mut self) {
+        let text = "[[server]]\nname = \"c1\"\naddress = \"mount://c1\"\n[apps]\nauto = \"job\"\n[peers]\n\
+                    addresses = { c1 = \"127.0.0.1:1\" }\nsecurity = \"none\"\nsockets = \"sockets\"\n\
+                    [[owner]]\nname = \"slurm\"\ntoken = \"slurm.token\"\n";
+        std::fs::write(self.path("vpfs.toml"), text).expect("a file");
+        self.write_token();
+        ["src", "mnt"].iter().for_each(|name| std::fs::create_dir(self.path(name)).expect("a directory"));
+        let mut command = self.command(&vpfs());
+        let mut mount =
+            Daemon::start(self.dir.path(), "mount", command.args(["mount", "src", "mnt", "--config", "vpfs.toml"]));
+        mount.await_log("requests take turns");
+        self.daemons.push(mount);
+    }
+
+    fn write_token(&self) {
+        std::fs::write(self.path("slurm.token"), "0123456789abcdef\n").expect("a file");
+        run(Command::new("chmod").arg("600").arg(self.path("slurm.token")));
+    }
+
+    fn start_controllers_and_nodes(&mut self) {
         let dir = self.dir.path().display().to_string();
         std::fs::write(self.path("munge.key"), [7; 64]).expect("a file");
         run(Command::new("chmod").arg("400").arg(self.path("munge.key")));
@@ -116,6 +158,8 @@ impl Site {
         let munged = Daemon::start(self.dir.path(), "munged", command.args(["--foreground", "--force"]).args(options));
         run_until_it_succeeds(Command::new("munge").arg("--no-input").arg(file("socket", "munge.sock")));
         std::fs::write(self.path("slurm.conf"), self.slurm_conf()).expect("a file");
+        std::fs::write(self.path("cgroup.conf"), "CgroupMountpoint=/sys/fs/cgroup\nCgroupAutomount=no\n")
+            .expect("a file");
         std::fs::write(self.path("wake"), self.wake_script()).expect("a file");
         run(Command::new("chmod").arg("755").arg(self.path("wake")));
         for name in ["state", "pid"] {
@@ -174,11 +218,12 @@ impl Site {
             format!("NodeName=c{node} NodeHostname=localhost NodeAddr={address} Port={port} CPUs=2\n")
         };
         let nodes: String = NODES.map(node).collect();
+        let tracking = if self.is_mounted { "cgroup" } else { "pgid" };
         format!(
             "ClusterName=vpfs\n{}SlurmctldPort={}\nSlurmUser={user}\nSlurmdUser={user}\n\
              AuthType=auth/munge\nAuthInfo=socket={dir}/munge.sock\nCredType=cred/munge\nMpiDefault=none\n\
              StateSaveLocation={dir}/state\nSlurmdSpoolDir={dir}/spool-%n\nSlurmctldPidFile={dir}/pid/slurmctld\n\
-             SlurmdPidFile={dir}/slurmd-%n.pid\nProctrackType=proctrack/pgid\nTaskPlugin=task/none\nSwitchType=switch/none\n\
+             SlurmdPidFile={dir}/slurmd-%n.pid\nProctrackType=proctrack/{tracking}\nTaskPlugin=task/none\nSwitchType=switch/none\n\
              SelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\nReturnToService=2\n\
              SchedulerParameters=sched_min_interval=0\nAccountingStorageType=accounting_storage/none\n\
              JobAcctGatherType=jobacct_gather/none\nPrologSlurmctld={dir}/wake\nEpilogSlurmctld={dir}/wake\n\
@@ -356,6 +401,43 @@ fn jobs_divide_the_share_of_their_project() {
     site.cancel(&second);
     site.await_rates(&[(&bio, 3.0), (&chem, 1.0)]);
     [&bio, &chem].into_iter().for_each(|job| site.cancel(job));
+    site.await_no_jobs();
+}
+
+/// Whether a test may mount, and slurmd may make control groups.
+fn can_mount() -> bool {
+    let group = Path::new("/sys/fs/cgroup/freezer/vpfs-test");
+    let may_group = std::fs::create_dir(group).and_then(|()| std::fs::remove_dir(group)).is_ok();
+    let is_possible = may_group && File::options().read(true).write(true).open("/dev/fuse").is_ok();
+    if !is_possible {
+        missing("fuse", "jobs on mounts need root, /dev/fuse, and the freezer of control groups v1");
+    }
+    is_possible
+}
+
+/// On a mount two jobs of one user on one node are told apart, by the control groups that slurmd makes.
+#[test]
+fn jobs_on_mounts_have_their_own_weights() {
+    if !are_present("slurm", &["munged", "slurmctld", "slurmd", "squeue"]) || !can_mount() {
+        return;
+    }
+    let site = Site::start_mounted("[[rule]]\nname = \"a\"\nweight = 4\n");
+    let mount = site.path("mnt").display().to_string();
+    let write = format!("while :; do dd if=/dev/zero of={mount}/$SLURM_JOB_ID bs=64k count=4; sleep 0.1; done");
+    let on = |node: &str, name: &str| {
+        let options = [format!("--nodelist={node}"), format!("--job-name={name}"), "--ntasks=1".to_owned()];
+        site.submit_script(&write, &options.each_ref().map(String::as_str))
+    };
+    let [heavy, light, elsewhere] = [on("c1", "a"), on("c1", "b"), on("c2", "a")];
+    site.await_apps(&[format!("{heavy} x4 0 0"), format!("{light} x1 0 0")]);
+    await_some(PATIENCE, || {
+        let rates = site.rates();
+        let are_there = [&heavy, &light].iter().all(|job| rates.get(*job).is_some_and(|rate| *rate > 0.0));
+        if are_there { Ok(()) } else { Err(format!("{rates:?}\n{}", site.log())) }
+    });
+    assert!(site.log().contains("nodes with jobs that are no mount:// server: c2"), "{}", site.log());
+    [&heavy, &light, &elsewhere].into_iter().for_each(|job| site.cancel(job));
+    site.await_apps(&[]);
     site.await_no_jobs();
 }
 

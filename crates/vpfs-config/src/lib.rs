@@ -60,7 +60,7 @@ pub use vpfs_toml::network::{Address, Listener, Protocol, Server};
 pub use vpfs_toml::owners::Owner;
 pub use vpfs_toml::patterns::Patterns;
 pub use vpfs_toml::peers::{PeerSecurity, Peers};
-pub use vpfs_toml::program::{Program, RunWeight};
+pub use vpfs_toml::program::{Program, RunWeight, job_of};
 pub use vpfs_toml::pushed::PushedApps;
 pub use vpfs_toml::rates::Cap;
 pub use vpfs_toml::rule::{HOSTS_LIMIT, Ids, Rule};

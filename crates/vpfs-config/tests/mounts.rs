@@ -1,7 +1,8 @@
 //! Files whose servers are mounts: programs of a host instead of clients.
 
-use vpfs_config::{AppIndex, AppTable, AutoKey, Config, Identity, Program, RunWeight};
-use vpfs_core::{OpKind, PolicyKind};
+use vpfs_config::sets::{Set, SetName, Sets};
+use vpfs_config::{AppIndex, AppTable, AutoKey, Client, Config, Identity, Program, RunWeight};
+use vpfs_core::{OpKind, PolicyKind, Time};
 
 const MOUNT: &str = "[[server]]\nname = \"m\"\naddress = \"mount://c001\"\n";
 
@@ -45,6 +46,30 @@ fn programs_match_by_executable_group_and_file() {
 
 fn auto() -> Identity {
     Identity::Auto(AutoKey::Uid(1000))
+}
+
+/// Pushed applications are found by job and user; what a proxy tells clients by is nothing that a program has.
+#[test]
+fn jobs_that_were_pushed_have_their_weights() {
+    let config = Config::parse("f", &format!("{MOUNT}[apps]\nauto = \"job\"\n")).unwrap();
+    let json = r#"{"version": 1, "ttl": "1h", "apps": [{"name": "hosts", "clients": ["0.0.0.0/0"]},
+        {"name": "4711", "weight": 4, "jobs": [4711, 4713]}, {"name": "alice", "uids": [1000], "jobs": [4712]},
+        {"name": "bob", "uids": [1001]}]}"#;
+    let mut sets = Sets::default();
+    sets.put(Time::ZERO, SetName::parse("slurm").unwrap(), Set::parse(json.as_bytes()).unwrap()).unwrap();
+    let who = config.resolve(&|_| Vec::new()).with(sets.apps());
+    let of = |uid, job: u32| {
+        let cgroup = format!("/slurm/uid_{uid}/job_{job}/step_0");
+        who.identify_program(&Program { uid, cgroup: &cgroup, ..SOMEBODY })
+    };
+    assert_eq!([4711, 4713].map(|job| of(1000, job)), [Identity::Pushed(1); 2]);
+    assert_eq!(of(1000, 4712), Identity::Pushed(2));
+    assert_eq!(of(1002, 4712), Identity::Auto(AutoKey::Job(4712)), "another user's");
+    assert_eq!(of(1001, 4714), Identity::Pushed(3));
+    assert_eq!(who.identify_program(&SOMEBODY), auto(), "in no job");
+    let client =
+        Client { listener: 0, ip: [10, 0, 0, 1].into(), uid: Some(7), gids: &[], machine: "", op: OpKind::Read };
+    assert_eq!(who.identify(&client), Identity::Pushed(0), "the same set at a proxy");
 }
 
 /// Symptom it guards against: a user makes a control group with a job's name and gets that job's share.

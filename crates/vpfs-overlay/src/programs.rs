@@ -6,7 +6,7 @@ use std::io::Read;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use vpfs_config::RunWeight;
+use vpfs_config::{RunWeight, job_of};
 
 use crate::caller::{Caller, groups};
 use crate::inodes::lock;
@@ -38,17 +38,18 @@ impl Program {
         Self {
             uid,
             gids: groups(pid).iter().map(|group| group.as_raw()).chain([gid]).collect(),
-            cgroup: deepest(&cgroups).to_owned(),
+            cgroup: telling(&cgroups).to_owned(),
             executable: executable.to_string_lossy().into_owned(),
             weight: weight(pid),
         }
     }
 }
 
-/// The control group: of the single hierarchy, or of the one of several whose path is the longest.
-fn deepest(cgroups: &str) -> &str {
+/// The control group that tells most. Of several hierarchies that is the one in which slurmd made a group for a job, as
+/// it may do in one alone; or else the one with the longest path.
+fn telling(cgroups: &str) -> &str {
     let paths = cgroups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
-    paths.max_by_key(|path| path.len()).unwrap_or_default()
+    paths.max_by_key(|path| (job_of(path).is_some(), path.len())).unwrap_or_default()
 }
 
 /// What the environment says that a program began with.
@@ -91,14 +92,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_deepest_control_group_counts() {
+    fn the_control_group_that_tells_most_counts() {
         assert_eq!(
-            deepest("0::/system.slice/slurmstepd.scope/job_7/step_0\n"),
+            telling("0::/system.slice/slurmstepd.scope/job_7/step_0\n"),
             "/system.slice/slurmstepd.scope/job_7/step_0"
         );
-        assert_eq!(deepest("4:memory:/slurm/uid_1/job_7\n1:name=systemd:/user.slice\n0::/\n"), "/slurm/uid_1/job_7");
-        assert_eq!(deepest("0::/a:b\n"), "/a:b");
-        assert_eq!(deepest(""), "");
+        let longer = "9:memory:/machine.slice/libpod-0123456789.scope/container";
+        assert_eq!(telling(&format!("{longer}\n4:freezer:/slurm/uid_1/job_7\n0::/\n")), "/slurm/uid_1/job_7");
+        assert_eq!(telling("0::/a:b\n1:cpu:/a\n"), "/a:b");
+        assert_eq!(telling(""), "");
     }
 
     #[test]

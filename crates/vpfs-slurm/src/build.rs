@@ -3,6 +3,8 @@
 //! Requests show where they come from, and sometimes whose they are. So a job that has its nodes for itself is told by
 //! their addresses, and one that shares a node also by its user. Two jobs of one user on one node look the same: what
 //! happens there counts as that of the older one, and [`Built::unclear`] says so.
+//!
+//! A mount sees the control groups that slurmd makes, and so tells all jobs of its node apart.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -37,10 +39,12 @@ pub struct Unclear {
     pub others: Vec<String>,
 }
 
-/// A job with all its components.
-struct Whole<'a> {
+/// A job with all its components, and where it runs: hosts' addresses, or names of nodes.
+struct Whole<'a, P> {
     job: &'a Job,
-    hosts: BTreeSet<IpAddr>,
+    /// The numbers of its components.
+    ids: Vec<u64>,
+    places: BTreeSet<P>,
 }
 
 /// The nodes of all jobs, each once.
@@ -59,63 +63,76 @@ fn nodes(list: &str) -> Vec<String> {
 /// The set for `jobs`, by age; `addresses` has those of each node's client host, or none. O(jobs and their nodes).
 pub fn build(jobs: &[Job], settings: &Settings, addresses: &dyn Fn(&str) -> Vec<IpAddr>) -> Built {
     let mut built = Built::default();
-    let wholes = wholes(jobs, addresses, &mut built.unknown_nodes);
+    let wholes = wholes(jobs, |node| {
+        let found = addresses(&node);
+        if found.is_empty() {
+            built.unknown_nodes.insert(node);
+        }
+        found
+    });
     let mut at_host = HashMap::<IpAddr, Vec<usize>>::new();
     for (index, whole) in wholes.iter().enumerate() {
-        whole.hosts.iter().for_each(|host| at_host.entry(*host).or_default().push(index));
+        whole.places.iter().for_each(|host| at_host.entry(*host).or_default().push(index));
     }
     let mut hosts_left = vpfs_config::HOSTS_LIMIT;
-    for whole in wholes.iter().filter(|whole| !whole.hosts.is_empty()) {
-        let Some(left) = hosts_left.checked_sub(whole.hosts.len()).filter(|_| built.apps.len() < Set::APPS) else {
+    for whole in wholes.iter().filter(|whole| !whole.places.is_empty()) {
+        let Some(left) = hosts_left.checked_sub(whole.places.len()).filter(|_| built.apps.len() < Set::APPS) else {
             built.left_out += 1;
             continue;
         };
         hosts_left = left;
-        let is_shared = whole.hosts.iter().any(|host| at_host[host].len() > 1);
-        built.apps.push(app(whole, is_shared, settings));
+        let is_shared = whole.places.iter().any(|host| at_host[host].len() > 1);
+        built.apps.push(AppText {
+            clients: whole.places.iter().map(ToString::to_string).collect(),
+            uids: is_shared.then_some(IdText::One(whole.job.uid)).into_iter().collect(),
+            ..app(whole.job, settings)
+        });
     }
     built.unclear = unclear(&wholes, &at_host);
     built
 }
 
+/// The applications of each node's mount, by age. O(jobs and their nodes).
+pub fn build_for_mounts(jobs: &[Job], settings: &Settings) -> HashMap<String, Vec<AppText>> {
+    let mut at_node = HashMap::<String, Vec<AppText>>::new();
+    for whole in wholes(jobs, |node| [node]) {
+        let jobs = whole.ids.iter().filter_map(|id| u32::try_from(*id).ok()).collect();
+        let app = AppText { jobs, ..app(whole.job, settings) };
+        for node in whole.places {
+            at_node.entry(node).or_default().push(app.clone());
+        }
+    }
+    at_node
+}
+
 /// Components of heterogeneous jobs are one: they run as one program.
-fn wholes<'a>(
-    jobs: &'a [Job],
-    addresses: &dyn Fn(&str) -> Vec<IpAddr>,
-    unknown: &mut BTreeSet<String>,
-) -> Vec<Whole<'a>> {
-    let mut wholes = Vec::<Whole<'a>>::new();
+fn wholes<P: Ord, I: IntoIterator<Item = P>>(jobs: &[Job], mut places: impl FnMut(String) -> I) -> Vec<Whole<'_, P>> {
+    let mut wholes = Vec::<Whole<'_, P>>::new();
     let mut by_name = HashMap::<&str, usize>::new();
     for job in jobs {
         let index = *by_name.entry(&job.name).or_insert_with(|| {
-            wholes.push(Whole { job, hosts: BTreeSet::new() });
+            wholes.push(Whole { job, ids: Vec::new(), places: BTreeSet::new() });
             wholes.len() - 1
         });
-        for node in nodes(&job.nodes) {
-            let found = addresses(&node);
-            if found.is_empty() {
-                unknown.insert(node);
-            }
-            wholes[index].hosts.extend(found);
-        }
+        wholes[index].ids.push(job.id);
+        wholes[index].places.extend(nodes(&job.nodes).into_iter().flat_map(&mut places));
     }
     wholes
 }
 
-fn app(Whole { job, hosts }: &Whole<'_>, is_shared: bool, settings: &Settings) -> AppText {
+/// What a job gets.
+fn app(job: &Job, settings: &Settings) -> AppText {
     let rule = settings.rule_for(job);
     AppText {
         name: job.name.clone(),
         share: rule.and_then(|rule| rule.share_of(job)),
         weight: Some(rule.map_or(1, |rule| rule.weight)),
         cap: rule.and_then(|rule| rule.cap).map(|cap| cap.to_string()),
-        clients: hosts.iter().map(ToString::to_string).collect(),
-        uids: is_shared.then_some(IdText::One(job.uid)).into_iter().collect(),
-        gids: Vec::new(),
+        ..AppText::default()
     }
 }
 
-fn unclear(wholes: &[Whole<'_>], at_host: &HashMap<IpAddr, Vec<usize>>) -> Vec<Unclear> {
+fn unclear(wholes: &[Whole<'_, IpAddr>], at_host: &HashMap<IpAddr, Vec<usize>>) -> Vec<Unclear> {
     let mut same = BTreeMap::<usize, BTreeSet<usize>>::new();
     for there in at_host.values().filter(|there| there.len() > 1) {
         let mut first = HashMap::<u32, usize>::new();

@@ -22,8 +22,12 @@ pub(crate) const AGENT: Section = Section {
     header: "[agent]",
     doc: "What the agent asks, and whom it tells. Names of files are relative to this file's directory.",
     keys: &[
-        Tunable::new("config", FILE, "The configuration of the proxies: their servers, and the key of `[peers]`.")
-            .default("/etc/vpfs/vpfs.toml"),
+        Tunable::new(
+            "config",
+            FILE,
+            "The configuration of the proxies or mounts: their servers, and the key of `[peers]`.",
+        )
+        .default("/etc/vpfs/vpfs.toml"),
         Tunable::new(
             "owner",
             Kind::Text("the name of an [[owner]]"),

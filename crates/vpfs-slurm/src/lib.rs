@@ -1,5 +1,6 @@
 //! Running jobs of Slurm to a set of applications, without I/O: [`Jobs::parse`] reads what `squeue --json` prints,
-//! [`Settings`] are the rules of slurm.toml, and [`build`] makes the set of both.
+//! [`Settings`] are the rules of slurm.toml, and [`build`] makes the set of both for proxies, [`build_for_mounts`] those
+//! for mounts.
 //!
 //! Names and comments of jobs are text of users: nothing of them gets into a set but what rules take, and of that only
 //! letters, digits, `-`, `_` and `.`.
@@ -11,6 +12,6 @@ mod keys;
 mod settings;
 mod template;
 
-pub use build::{Built, Unclear, build, nodes_of};
+pub use build::{Built, Unclear, build, build_for_mounts, nodes_of};
 pub use jobs::{Job, Jobs};
 pub use settings::{Reach, Rule, Settings, slurm_manual};

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use vpfs_config::sets::{AppText, IdText, Set, SetText};
-use vpfs_slurm::{Built, Job, Jobs, Settings, build, nodes_of, slurm_manual};
+use vpfs_slurm::{Built, Job, Jobs, Settings, build, build_for_mounts, nodes_of, slurm_manual};
 
 /// Printed by squeue 22.05.8 of Debian: an exclusive job on c1 and c2; an array whose tasks have c3 and c4; a
 /// heterogeneous job whose components have c3 and c4 as well; and jobs without nodes, one of which has a hostile name.
@@ -67,6 +67,22 @@ fn jobs_that_share_nodes_are_told_apart_by_their_users() {
     let built = of(&[job(1, 7, "c1"), job(2, 7, "c1"), job(3, 7, "c1")], "");
     let unclear = &built.unclear[0];
     assert_eq!((&*unclear.user, &*unclear.counts_as, unclear.others.len()), ("u7", "1", 2));
+}
+
+/// Components of a heterogeneous job have numbers, and so control groups, of their own.
+#[test]
+fn a_mount_has_the_jobs_of_its_node() {
+    let component = Job { name: "4".into(), ..job(5, 7, "c2") };
+    let jobs = [job(1, 7, "c[1-2]"), job(2, 7, "c1"), job(4, 7, "c2"), component];
+    let at_node = build_for_mounts(&jobs, &settings("[[rule]]\nuser = \"u7\"\nweight = 3\nshare = \"{user}\"\n"));
+    let show =
+        |app: &AppText| format!("{} {} x{} {:?}", app.name, app.share.as_ref().unwrap(), app.weight.unwrap(), app.jobs);
+    let of = |node: &str| at_node[node].iter().map(show).collect::<Vec<_>>();
+    assert_eq!(of("c1"), ["1 u7 x3 [1]", "2 u7 x3 [2]"]);
+    assert_eq!(of("c2"), ["1 u7 x3 [1]", "4 u7 x3 [4, 5]"]);
+    for apps in at_node.into_values() {
+        assert!(Set::check(SetText { version: 1, ttl: "5min".into(), apps }).is_ok(), "a mount accepts it");
+    }
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub fn difference(before: &[AppText], after: &[AppText]) -> String {
 }
 
 /// What an application gets, and then whose requests.
-type Values = [(&'static str, String); 5];
+type Values = [(&'static str, String); 6];
 
 fn values(app: &AppText) -> Values {
     let ids = |ids: &[IdText]| {
@@ -43,6 +43,7 @@ fn values(app: &AppText) -> Values {
         ("cap", app.cap.clone().unwrap_or_default()),
         ("clients", app.clients.join(" ")),
         ("users and groups", format!("{};{}", ids(&app.uids), ids(&app.gids))),
+        ("jobs", app.jobs.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")),
     ]
 }
 

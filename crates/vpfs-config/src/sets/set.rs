@@ -51,6 +51,9 @@ pub struct AppText {
     /// Groups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gids: Vec<IdText>,
+    /// Slurm jobs, by the control groups that slurmd makes for them; programs on a mount alone have any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub jobs: Vec<u32>,
 }
 
 /// One id, or a range such as `"1000-1999"`.
@@ -138,10 +141,11 @@ fn read_app(text: &AppText, hosts_left: &mut usize) -> Result<App, String> {
         clients: (!text.clients.is_empty()).then(|| read_clients(&text.clients, hosts_left)).transpose()?,
         uids: (!text.uids.is_empty()).then(|| read_ids("uids", &text.uids)).transpose()?,
         gids: (!text.gids.is_empty()).then(|| read_ids("gids", &text.gids)).transpose()?,
+        jobs: (!text.jobs.is_empty()).then(|| Ids::of(text.jobs.iter().map(|job| (*job, *job)).collect())),
         ..Rule::default()
     };
     if !rule.is_given() {
-        return Err("no client can belong to it; give it clients, uids or gids".into());
+        return Err("no client can belong to it; give it clients, uids, gids or jobs".into());
     }
     let cap = text.cap.as_deref().map(read_cap).transpose()?;
     let (name, share) = (text.name.clone(), text.share.clone());

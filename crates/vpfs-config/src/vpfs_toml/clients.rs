@@ -182,10 +182,7 @@ impl Identify {
         if let Some((app, _)) = self.rules.iter().find(|(_, matcher)| matcher.has_program(program)) {
             return Identity::App(*app);
         }
-        // It has no address and no listener.
-        let (listener, ip) = (usize::MAX, Ipv4Addr::UNSPECIFIED.into());
-        let client = Client { listener, ip, uid: Some(program.uid), gids: program.gids, machine: "", op: program.op };
-        if let Some(index) = self.pushed.find(&client) {
+        if let Some(index) = self.pushed.find_program(program) {
             return Identity::Pushed(index);
         }
         let owner = match (self.auto, program.job()) {

@@ -50,15 +50,20 @@ impl fmt::Display for RunWeight {
 }
 
 impl Program<'_> {
-    /// The Slurm job that it belongs to: slurmd puts its processes into `/slurm/uid_1000/job_4711/step_0` or
-    /// `/system.slice/slurmstepd.scope/job_4711/step_0`. Users can make groups below their own, but not there.
+    /// The Slurm job that it belongs to.
     pub(crate) fn job(&self) -> Option<u32> {
-        let mut parts = self.cgroup.split('/').skip(1);
-        let is_slurms = match parts.next()? {
-            "system.slice" => parts.next()?.ends_with("slurmstepd.scope"),
-            first => first.starts_with("slurm"),
-        };
-        let job = parts.next().filter(|part| !part.starts_with("uid_")).or_else(|| parts.next())?;
-        job.strip_prefix("job_")?.parse().ok().filter(|_| is_slurms)
+        job_of(self.cgroup)
     }
+}
+
+/// The Slurm job that a control group belongs to: slurmd puts processes into `/slurm/uid_1000/job_4711/step_0` or
+/// `/system.slice/slurmstepd.scope/job_4711/step_0`. Users can make groups below their own, but not there.
+pub fn job_of(cgroup: &str) -> Option<u32> {
+    let mut parts = cgroup.split('/').skip(1);
+    let is_slurms = match parts.next()? {
+        "system.slice" => parts.next()?.ends_with("slurmstepd.scope"),
+        first => first.starts_with("slurm"),
+    };
+    let job = parts.next().filter(|part| !part.starts_with("uid_")).or_else(|| parts.next())?;
+    job.strip_prefix("job_")?.parse().ok().filter(|_| is_slurms)
 }

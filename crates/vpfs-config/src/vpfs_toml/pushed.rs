@@ -5,9 +5,10 @@ use std::net::IpAddr;
 
 use super::app_entry::AppEntry;
 use super::client::Client;
+use super::program::Program;
 use super::rule::{Matcher, Meanings, Rule};
 
-/// The applications of all sets in order, found by the addresses and users in their rules.
+/// The applications of all sets in order, found by the addresses, users and jobs in their rules.
 #[derive(Debug, Default)]
 pub struct PushedApps {
     apps: Vec<AppEntry>,
@@ -17,6 +18,8 @@ pub struct PushedApps {
     by_address: HashMap<IpAddr, Vec<usize>>,
     /// Those without clients, by single users, in order.
     by_uid: HashMap<u32, Vec<usize>>,
+    /// Those with single jobs, in order.
+    by_job: HashMap<u32, Vec<usize>>,
     /// Those with networks, or ranges of users, or only groups, in order.
     others: Vec<usize>,
 }
@@ -36,13 +39,18 @@ impl PushedApps {
     }
 
     fn index(&mut self, index: usize, rule: &Rule) {
-        match (&rule.clients, &rule.uids) {
-            (Some(clients), _) if clients.nets.iter().all(|net| net.prefix_len() == net.max_prefix_len()) => {
+        match (&rule.clients, &rule.uids, &rule.jobs) {
+            (_, _, Some(jobs)) if jobs.are_single() => {
+                for (job, _) in jobs.ranges() {
+                    self.by_job.entry(*job).or_default().push(index);
+                }
+            }
+            (Some(clients), ..) if clients.nets.iter().all(|net| net.prefix_len() == net.max_prefix_len()) => {
                 for net in &clients.nets {
                     self.by_address.entry(net.addr().to_canonical()).or_default().push(index);
                 }
             }
-            (None, Some(uids)) if uids.ranges().iter().all(|(low, high)| low == high) => {
+            (None, Some(uids), None) if uids.are_single() => {
                 for (uid, _) in uids.ranges() {
                     self.by_uid.entry(*uid).or_default().push(index);
                 }
@@ -54,10 +62,21 @@ impl PushedApps {
     /// The position of the first application that matches a client. O(those that share its address or its user, and
     /// those with networks).
     pub(crate) fn find(&self, client: &Client<'_>) -> Option<usize> {
-        let matches = |index: &&usize| self.matchers[**index].matches(client);
-        let first = |list: Option<&Vec<usize>>| list.and_then(|list| list.iter().find(matches).copied());
         let by_uid = client.uid.and_then(|uid| self.by_uid.get(&uid));
-        [first(self.by_address.get(&client.ip)), first(by_uid), first(Some(&self.others))].into_iter().flatten().min()
+        self.first([self.by_address.get(&client.ip), by_uid], |matcher| matcher.matches(client))
+    }
+
+    /// The same for a program that uses a mount. O(those of its job or its user, and those with networks).
+    pub(crate) fn find_program(&self, program: &Program<'_>) -> Option<usize> {
+        let by_job = program.job().and_then(|job| self.by_job.get(&job));
+        self.first([by_job, self.by_uid.get(&program.uid)], |matcher| matcher.has_program(program))
+    }
+
+    /// The first one in these lists and among the others that matches.
+    fn first(&self, lists: [Option<&Vec<usize>>; 2], matches: impl Fn(&Matcher) -> bool) -> Option<usize> {
+        let matches = |index: &&usize| matches(&self.matchers[**index]);
+        let first = |list: &Vec<usize>| list.iter().find(matches).copied();
+        lists.into_iter().flatten().chain([&self.others]).filter_map(first).min()
     }
 
     /// The application at a position.

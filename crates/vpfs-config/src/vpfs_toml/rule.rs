@@ -43,6 +43,8 @@ pub struct Rule {
     pub cgroups: Option<Patterns>,
     /// The files that they use, below the mount.
     pub files: Option<Patterns>,
+    /// The Slurm jobs that they belong to; only pushed applications have any.
+    pub jobs: Option<Ids>,
 }
 
 /// A set of user or group ids.
@@ -66,6 +68,11 @@ impl Ids {
     /// The ranges, ends included, in order.
     pub(crate) fn ranges(&self) -> &[(u32, u32)] {
         &self.0
+    }
+
+    /// Whether no range has two.
+    pub(crate) fn are_single(&self) -> bool {
+        self.0.iter().all(|(low, high)| low == high)
     }
 
     /// O(log n) in the number of ranges.
@@ -93,7 +100,8 @@ impl Rule {
 
     /// Whether what it matches depends on more than the client's host, user and groups as the file has them.
     pub(crate) fn has_more(&self) -> bool {
-        let is_of_program = self.programs.is_some() || self.cgroups.is_some() || self.files.is_some();
+        let is_of_program =
+            self.programs.is_some() || self.cgroups.is_some() || self.files.is_some() || self.jobs.is_some();
         let is_of_request = self.machines.is_some() || self.listeners.is_some() || self.operations.is_some();
         self.has_names() || is_of_request || is_of_program
     }
@@ -154,6 +162,7 @@ impl Matcher {
             && self.rule.machines.as_ref().is_none_or(|machines| machines.matches(client.machine))
             && self.has_user(client.uid, client.gids)
             && self.has_operation(client.op)
+            && self.rule.jobs.is_none()
     }
 
     fn has_user(&self, uid: Option<u32>, gids: &[u32]) -> bool {
@@ -165,9 +174,14 @@ impl Matcher {
         self.rule.operations.as_ref().is_none_or(|operations| operations.contains(&op))
     }
 
+    /// A program has neither an address nor a listener. O(patterns).
     pub(crate) fn has_program(&self, program: &Program<'_>) -> bool {
         let matches = |patterns: &Option<Patterns>, path| patterns.as_ref().is_none_or(|all| all.matches(path));
-        self.has_user(Some(program.uid), program.gids)
+        let jobs = self.rule.jobs.as_ref();
+        self.clients.is_none()
+            && self.listeners.is_none()
+            && jobs.is_none_or(|jobs| program.job().is_some_and(|job| jobs.contains(job)))
+            && self.has_user(Some(program.uid), program.gids)
             && self.has_operation(program.op)
             && matches(&self.rule.programs, program.executable)
             && matches(&self.rule.cgroups, program.cgroup)
@@ -233,6 +247,7 @@ impl Reading<'_> {
             programs: patterns("programs"),
             cgroups: patterns("cgroups"),
             files: patterns("files"),
+            jobs: None,
         };
         let keys = ["clients", "uids", "users", "gids", "groups", "machines", "listeners", "operations"];
         for key in keys.into_iter().chain(of_programs) {

@@ -106,14 +106,15 @@ fn row(set: &str, name: &str, Seen { app, left_seconds, at }: &Seen<'_>, told: &
     .map(|cell| plain(&cell))
 }
 
-/// Users, then groups.
+/// Users, then groups, then jobs.
 pub(in super::super) fn users(app: &AppText) -> Vec<String> {
     let id = |id: &IdText| match id {
         IdText::One(id) => id.to_string(),
         IdText::Range(range) => range.clone(),
     };
     let groups = app.gids.iter().map(|gid| format!("group {}", id(gid)));
-    app.uids.iter().map(id).chain(groups).collect()
+    let jobs = app.jobs.iter().map(|job| format!("job {job}"));
+    app.uids.iter().map(id).chain(groups).chain(jobs).collect()
 }
 
 /// The first two, and how many more.

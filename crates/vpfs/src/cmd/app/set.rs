@@ -68,6 +68,7 @@ impl Set {
             clients: addresses(&self.clients)?,
             uids: ids(&self.uids),
             gids: ids(&self.gids),
+            ..AppText::default()
         };
         let text = SetText { version: version_now(), ttl: Span(self.time).to_string(), apps: vec![app] };
         // Here, so that a mistake is told once and not by each server.

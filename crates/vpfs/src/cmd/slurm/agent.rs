@@ -12,15 +12,16 @@ use tokio::time::Instant;
 use vpfs_admin::Change;
 use vpfs_admin::events::Events;
 use vpfs_config::LogLevel;
-use vpfs_config::sets::{AppText, SetText};
+use vpfs_config::sets::SetText;
 use vpfs_config::units::Span;
-use vpfs_slurm::{Built, Jobs, Reach, build, nodes_of};
+use vpfs_slurm::{Jobs, Reach};
 
 use super::Rules;
 use super::files::Files;
 use super::hosts::Hosts;
 use super::pushing::Pushing;
 use super::query;
+use super::sets::{Group, Sets};
 use crate::cmd::asking::changing::version_now;
 use crate::cmd::{runtime, systemd};
 use crate::exit::Exit;
@@ -32,7 +33,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// The pause after a reading is at least as long as this times what the reading took: slurmctld has other work.
 const REST: u32 = 2;
 
-/// Push the running jobs to all proxies, until stopped
+/// Push the running jobs to all proxies or mounts, until stopped
 ///
 /// When squeue fails, the jobs that were read last stay: nodes whose jobs have ended are idle, and no others can start.
 /// When the agent ends, proxies keep the jobs for the time of `ttl`. Rules, configuration and token are read again with
@@ -119,8 +120,8 @@ struct Reader {
     hosts: Hosts,
     /// Of the set that is being pushed, or was.
     version: u64,
-    /// The applications that are being pushed.
-    pushed: Option<Vec<AppText>>,
+    /// What is being pushed.
+    pushed: Vec<Group>,
     said: Said,
 }
 
@@ -135,7 +136,7 @@ impl Reader {
     fn new(files: Files) -> Self {
         let pushing = start(&files);
         let bell = bell_of(&files);
-        Self { files, pushing, bell, hosts: Hosts::default(), version: 0, pushed: None, said: Said::default() }
+        Self { files, pushing, bell, hosts: Hosts::default(), version: 0, pushed: Vec::new(), said: Said::default() }
     }
 
     /// Reads the files again if one has changed, or somebody asks for it.
@@ -156,7 +157,7 @@ impl Reader {
                 if before.settings.wake != self.files.settings.wake {
                     self.bell = bell_of(&self.files);
                 }
-                (self.pushing, self.pushed) = (start(&self.files), None);
+                (self.pushing, self.pushed) = (start(&self.files), Vec::new());
             }
             Err(reason) => {
                 tracing::error!(reason, "the files were read again and are not valid; the old ones stay active");
@@ -174,11 +175,10 @@ impl Reader {
                 if self.said.failure.take().is_some() {
                     tracing::info!(jobs = jobs.len(), "jobs can be read again");
                 }
-                let addresses = self.hosts.find(&nodes_of(&jobs), &self.files.settings).await;
-                let built =
-                    build(&jobs, &self.files.settings, &|node| addresses.get(node).cloned().unwrap_or_default());
-                self.said.tell(&built);
-                self.push(built.apps);
+                let Files { config, settings, .. } = &self.files;
+                let Sets { groups, lacks } = Sets::of(&jobs, config, settings, &mut self.hosts).await;
+                self.said.tell(&lacks);
+                self.push(groups, jobs.len());
             }
             Err(error) => {
                 if self.said.failure.as_ref() != Some(&error) {
@@ -190,21 +190,31 @@ impl Reader {
     }
 
     /// Lets these be pushed, unless they are already, and no other agent has pushed a later version.
-    fn push(&mut self, apps: Vec<AppText>) {
+    fn push(&mut self, groups: Vec<Group>, jobs: usize) {
         let newer = self.pushing.newer();
-        let is_news = self.pushed.as_ref() != Some(&apps);
-        if !is_news && newer < self.version {
+        let is_news = |(index, group): &(usize, &Group)| self.pushed.get(*index) != Some(*group);
+        let news: Vec<&Group> = groups
+            .iter()
+            .enumerate()
+            .filter(|group| newer >= self.version || is_news(group))
+            .map(|(_, it)| it)
+            .collect();
+        if news.is_empty() {
             return;
         }
         self.version = version_now().max(self.version.max(newer).saturating_add(1));
-        let text = SetText { version: self.version, ttl: Span(self.files.settings.ttl).to_string(), apps };
-        let json = serde_json::to_vec(&text).expect("names and numbers are JSON");
-        let name = self.files.settings.owner.clone();
-        self.pushing.set(Change { name, json: Some(json.into()), token: self.files.token.clone() });
-        if is_news {
-            tracing::info!(jobs = text.apps.len(), "pushing jobs");
+        for group in news {
+            let (name, token) = (self.files.settings.owner.clone(), self.files.token.clone());
+            let ttl = Span(self.files.settings.ttl).to_string();
+            let text = SetText { version: self.version, ttl, apps: group.apps.clone() };
+            let json = serde_json::to_vec(&text).expect("names and numbers are JSON");
+            let change = Change { name, json: Some(json.into()), token };
+            group.servers.iter().for_each(|server| self.pushing.set(*server, change.clone()));
         }
-        self.pushed = Some(text.apps);
+        if self.pushed != groups {
+            tracing::info!(jobs, "pushing jobs");
+        }
+        self.pushed = groups;
     }
 }
 
@@ -222,8 +232,8 @@ fn bell_of(Files { settings, .. }: &Files) -> Option<UnixDatagram> {
 
 impl Said {
     /// Logs what jobs lack, when that is another thing than before.
-    fn tell(&mut self, built: &Built) {
-        let lacks = super::show::lacks(built).join("; ");
+    fn tell(&mut self, lacks: &[String]) {
+        let lacks = lacks.join("; ");
         if lacks != self.lacks && !lacks.is_empty() {
             tracing::warn!("{lacks}");
         }

@@ -31,8 +31,7 @@ impl Files {
         let settings = load(rules)?;
         // Before they are read: a change meanwhile is seen the next time.
         let stamp = stamp(rules, &settings);
-        let config = Config::load(&settings.config)
-            .map_err(|problems| Exit::Usage(format!("invalid configuration\n{problems}")))?;
+        let config = load_config(&settings)?;
         if settings.reach == Reach::Peers && config.peers.is_none() {
             let file = settings.config.display();
             return Err(Exit::Usage(format!(
@@ -47,6 +46,11 @@ impl Files {
     pub(super) fn stamp_now(&self) -> Stamp {
         stamp(&self.rules, &self.settings)
     }
+}
+
+/// The configuration of the servers.
+pub(super) fn load_config(settings: &Settings) -> Result<Config, Exit> {
+    Config::load(&settings.config).map_err(|problems| Exit::Usage(format!("invalid configuration\n{problems}")))
 }
 
 fn stamp(rules: &Path, settings: &Settings) -> Stamp {

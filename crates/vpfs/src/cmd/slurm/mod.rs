@@ -5,6 +5,7 @@ mod files;
 mod hosts;
 mod pushing;
 mod query;
+mod sets;
 mod show;
 mod wake;
 
@@ -19,7 +20,7 @@ use crate::exit::Exit;
 /// Give running jobs of Slurm their shares of the storage
 ///
 /// The agent runs beside slurmctld. It reads the running jobs, maps them to weights by rules, and pushes them to all
-/// proxies, which keep them for some minutes if it ends.
+/// proxies, or to the mounts on their nodes, which keep them for some minutes if it ends.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs slurm show                  what running jobs get by the rules of /etc/vpfs/slurm.toml\n  \

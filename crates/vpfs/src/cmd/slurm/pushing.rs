@@ -1,4 +1,4 @@
-//! Pushing the latest set to each proxy, each in a task of its own: one that hangs delays no other.
+//! Pushing the latest set to each proxy or mount, each in a task of its own: one that hangs delays no other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +28,8 @@ struct Shared {
 /// The tasks; dropping it ends them.
 pub(super) struct Pushing {
     shared: Arc<Shared>,
-    latest: watch::Sender<Option<Change>>,
+    /// By server.
+    latest: Vec<watch::Sender<Option<Change>>>,
     _tasks: JoinSet<()>,
 }
 
@@ -37,16 +38,18 @@ impl Pushing {
     pub(super) fn start(config: Config, remote: bool, interval: Duration) -> Self {
         let servers: Vec<ServerId> = config.servers().map(|(id, _)| id).collect();
         let shared = Arc::new(Shared { config, remote, interval, newer: AtomicU64::new(0) });
-        let (latest, mut tasks) = (watch::Sender::new(None), JoinSet::new());
+        let (mut latest, mut tasks) = (Vec::new(), JoinSet::new());
         for server in servers {
-            tasks.spawn(push(Arc::clone(&shared), server, latest.subscribe()));
+            let (sender, receiver) = watch::channel(None);
+            latest.push(sender);
+            tasks.spawn(push(Arc::clone(&shared), server, receiver));
         }
         Self { shared, latest, _tasks: tasks }
     }
 
-    /// This is to be pushed from now on.
-    pub(super) fn set(&self, change: Change) {
-        self.latest.send_replace(Some(change));
+    /// This is to be pushed to the server from now on.
+    pub(super) fn set(&self, server: ServerId, change: Change) {
+        self.latest[server.index()].send_replace(Some(change));
     }
 
     /// A version that the next one has to exceed.

@@ -1,15 +1,17 @@
 //! `vpfs slurm show`: what the agent would push.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::PathBuf;
 
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
-use vpfs_config::sets::AppText;
-use vpfs_slurm::{Built, Jobs, build, nodes_of};
+use vpfs_slurm::Jobs;
 
+use super::files::load_config;
 use super::hosts::Hosts;
+use super::sets::{Group, Sets};
 use super::{Rules, load, query};
 use crate::cmd::app::{some, users};
 use crate::cmd::runtime;
@@ -27,12 +29,10 @@ pub(super) struct Show {
     squeue: Option<PathBuf>,
 }
 
-/// The names in one line.
-const NAMED: usize = 5;
-
 impl Show {
     pub(super) fn run(&self) -> Result<(), Exit> {
         let settings = load(&self.rules.rules)?;
+        let config = load_config(&settings)?;
         let Jobs(jobs) = match &self.squeue {
             None => query::jobs(settings.timeout),
             Some(path) => {
@@ -42,17 +42,19 @@ impl Show {
             }
         }
         .map_err(Exit::Failed)?;
-        let addresses = runtime()?.block_on(Hosts::default().find(&nodes_of(&jobs), &settings));
-        let built = build(&jobs, &settings, &|node| addresses.get(node).cloned().unwrap_or_default());
-        print(table(&built.apps))?;
-        lacks(&built).into_iter().try_for_each(print)
+        let sets = runtime()?.block_on(Sets::of(&jobs, &config, &settings, &mut Hosts::default()));
+        print(table(&sets.groups))?;
+        sets.lacks.into_iter().try_for_each(print)
     }
 }
 
-fn table(apps: &[AppText]) -> Table {
+/// A row for each job, also if it is on several mounts.
+fn table(groups: &[Group]) -> Table {
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(["job", "share", "weight", "cap", "clients", "user"]);
-    for app in apps {
+    let mut shown = BTreeSet::new();
+    let apps = groups.iter().flat_map(|group| &group.apps);
+    for app in apps.filter(|app| shown.insert(&app.name)) {
         let cells = [
             app.name.clone(),
             app.share.clone().unwrap_or_default(),
@@ -64,38 +66,4 @@ fn table(apps: &[AppText]) -> Table {
         table.add_row(cells.map(|cell| plain(&cell)));
     }
     table
-}
-
-/// What the rules and the nodes leave open, in words.
-pub(super) fn lacks(Built { unclear, unknown_nodes, left_out, .. }: &Built) -> Vec<String> {
-    let mut lines: Vec<String> = unclear
-        .iter()
-        .take(NAMED)
-        .map(|found| {
-            let others = names(&found.others);
-            let (user, first) = (plain(&found.user), &found.counts_as);
-            format!(
-                "jobs of {user} share nodes: where {first} runs, {others} cannot be told apart from it and count as it"
-            )
-        })
-        .collect();
-    if unclear.len() > NAMED {
-        lines.push(format!("and {} more jobs share nodes with others of the same user", unclear.len() - NAMED));
-    }
-    if !unknown_nodes.is_empty() {
-        let nodes: Vec<String> = unknown_nodes.iter().map(|node| plain(node)).collect();
-        lines.push(format!("jobs are not recognised on nodes whose addresses cannot be found: {}", names(&nodes)));
-    }
-    if *left_out > 0 {
-        lines.push(format!("{left_out} jobs are too many for one set, and get what clients without a rule get"));
-    }
-    lines
-}
-
-fn names(all: &[String]) -> String {
-    let shown = all.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-    match all.len().saturating_sub(NAMED) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
 }
