@@ -18,10 +18,10 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use experiments::Experiment;
-use live::Place;
 use record::Record;
 use trial::Trial;
 
+use super::proxies::Place;
 use super::scratch::Scratch;
 use super::target::Target;
 
