@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use vpfs_testbed::fsconfig::{Alias, Configuration};
+
 /// A running OrangeFS file system.
 #[derive(Debug)]
 pub(crate) struct Cluster {
@@ -15,42 +17,32 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Reads `fs.conf` and `pvfs2tab` in `dir`.
+    /// Reads `fs.conf` in `dir`; of several file systems, the first.
     pub(crate) fn read(dir: &Path) -> Result<Self, String> {
         // Servers and mounts have other working directories, so they need absolute paths.
-        let dir = &std::path::absolute(dir).map_err(|error| format!("--orangefs {}: {error}", dir.display()))?;
-        let [conf, tab] = ["fs.conf", "pvfs2tab"].map(|name| {
-            let file = dir.join(name);
-            std::fs::read_to_string(&file).map_err(|error| {
-                format!(
-                    "{}: {error}; start a cluster and give --orangefs the directory with its fs.conf and pvfs2tab",
-                    file.display()
-                )
-            })
-        });
-        let (conf, tab) = (conf?, tab?);
-        let addresses = addresses(&conf);
+        let dir = std::path::absolute(dir).map_err(|error| format!("--orangefs {}: {error}", dir.display()))?;
+        let file = dir.join("fs.conf");
+        let conf = std::fs::read_to_string(&file).map_err(|error| {
+            format!("{}: {error}; start a cluster and give --orangefs the directory with its fs.conf", file.display())
+        })?;
+        Self::of(dir, &conf).map_err(|error| format!("{}: {error}", file.display()))
+    }
+
+    fn of(dir: PathBuf, conf: &str) -> Result<Self, String> {
+        let parsed = Configuration::parse(conf.as_bytes()).map_err(|error| error.to_string())?;
+        // A server may have several addresses, one for each kind of network; vpfs speaks TCP.
+        let addresses: Vec<_> = parsed.aliases.iter().filter_map(Alias::tcp).map(str::to_owned).collect();
         if addresses.is_empty() {
-            return Err(format!("{}/fs.conf has no line `Alias NAME tcp://HOST:PORT`", dir.display()));
+            return Err("no line is `Alias NAME tcp://HOST:PORT`".to_owned());
         }
-        let name = name(&tab)
-            .ok_or_else(|| format!("{}/pvfs2tab has no line that begins with tcp://HOST:PORT/NAME", dir.display()))?;
-        Ok(Self { dir: dir.to_owned(), addresses, data_dirs: data_dirs(&conf), name })
+        let name = parsed.file_systems[0].name.clone();
+        Ok(Self { addresses, data_dirs: data_dirs(conf), name, dir })
     }
 
     /// The URL for a client that is to start with the server at `address`.
     pub(crate) fn spec(&self, address: &str) -> String {
         format!("{address}/{}", self.name)
     }
-}
-
-/// A server may have several addresses, one for each kind of network; vpfs speaks TCP.
-fn addresses(conf: &str) -> Vec<String> {
-    let aliases = values(conf, "Alias").filter_map(|value| value.split_once(char::is_whitespace));
-    aliases
-        .filter_map(|(_, all)| all.split(',').map(str::trim).find(|one| one.starts_with("tcp://")))
-        .map(str::to_owned)
-        .collect()
 }
 
 /// The last entry of a server counts, as in OrangeFS itself.
@@ -65,11 +57,6 @@ fn data_dirs(conf: &str) -> Vec<PathBuf> {
     dirs.into_iter().map(|(_, dir)| PathBuf::from(dir)).collect()
 }
 
-fn name(tab: &str) -> Option<String> {
-    let spec = tab.lines().find_map(|line| line.split_whitespace().next()?.strip_prefix("tcp://"))?;
-    spec.split_once('/').map(|(_, name)| name.to_owned()).filter(|name| !name.is_empty())
-}
-
 /// The values of `key` in the lines that start with it.
 fn values<'a>(conf: &'a str, key: &'a str) -> impl Iterator<Item = &'a str> {
     let lines = conf.lines().filter_map(move |line| line.trim().strip_prefix(key));
@@ -78,18 +65,14 @@ fn values<'a>(conf: &'a str, key: &'a str) -> impl Iterator<Item = &'a str> {
 
 #[cfg(test)]
 mod tests {
+    use vpfs_testbed::fsconfig::FsConfig;
+
     use super::*;
 
-    const CONF: &str = "<Defaults>\n\tDataStorageSpace /x/d\n</Defaults>\n<Aliases>\n\tAlias a tcp://127.0.0.1:7334\n\
-        \tAlias b ib://h:1,tcp://h:7335\n\tAliases c tcp://no:1\n</Aliases>\n\
+    const CONF: &str = "<Defaults>\n\tDataStorageSpace /x/d\n</Defaults>\n\
         <ServerOptions>\n\tServer a\n\tDataStorageSpace /x/a\n\tMetadataStorageSpace /m\n</ServerOptions>\n\
         <ServerOptions>\n\tServer b\n\tDataStorageSpace /x/b\n</ServerOptions>\n\
         <ServerOptions>\n\tServer a\n\tDataStorageSpace /y/a\n</ServerOptions>\n";
-
-    #[test]
-    fn addresses_are_those_of_the_aliases_by_tcp() {
-        assert_eq!(addresses(CONF), ["tcp://127.0.0.1:7334", "tcp://h:7335"]);
-    }
 
     #[test]
     fn the_last_entry_of_a_server_names_its_directory() {
@@ -97,12 +80,10 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_the_file_system_is_in_the_tab() {
-        assert_eq!(
-            name("# x\ntcp://127.0.0.1:7334/orangefs /mnt/ofs pvfs2 defaults 0 0\n").as_deref(),
-            Some("orangefs")
-        );
-        assert_eq!(name("tcp://127.0.0.1:7334 /mnt/ofs pvfs2\n"), None);
+    fn addresses_and_name_are_those_that_clients_know() {
+        let text = FsConfig::new("pfs", &["tcp://127.0.0.1:7334".to_owned(), "tcp://h:7335".to_owned()]).to_text();
+        let cluster = Cluster::of(PathBuf::new(), &text).unwrap();
+        assert_eq!(cluster.spec(&cluster.addresses[1]), "tcp://h:7335/pfs");
     }
 
     #[test]

@@ -28,42 +28,39 @@ pub(crate) struct Proxies {
     running: Vec<Running>,
 }
 
+/// Where measurements run: files, the vpfs that is measured, and servers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place<'a> {
+    pub(super) scratch: &'a Scratch,
+    pub(super) program: &'a Path,
+    pub(super) cluster: &'a Cluster,
+}
+
 impl Proxies {
-    /// Starts a process for each server, and waits until all listen. `scheduler` is the table `[scheduler]`.
-    pub(super) fn start(
-        scratch: &Scratch,
-        program: &Path,
-        cluster: &Cluster,
-        apps: &[AppConfig],
-        scheduler: &str,
-    ) -> Result<Self, String> {
-        let servers = cluster.addresses.len();
+    /// Starts a process for each server, and waits until all listen. `rest` is the end of the configuration, with the
+    /// table `[scheduler]`.
+    pub(super) fn start(place: &Place<'_>, apps: &[AppConfig], rest: &str) -> Result<Self, String> {
+        let servers = place.cluster.addresses.len();
         let ports = free_ports((apps.len() + 1) * servers)?;
-        write_shared_key(&scratch.path("peers.key"))?;
+        write_shared_key(&place.scratch.path("peers.key"))?;
         let peers = at(&ports[apps.len() * servers..], "");
-        let text = text(&cluster.addresses, &ports, apps, scheduler)
+        let text = text(&place.cluster.addresses, &ports, apps, rest)
             + &format!("[peers]\naddresses = {{ {peers} }}\nshared_key = \"peers.key\"\nsockets = \"sockets\"\n");
         let start = |id| {
             let name = format!("s{id}");
             let own = ports.iter().skip(id).step_by(servers);
-            run(scratch, &format!("proxy-{name}"), proxy(scratch, program, &text)?.args(["--server", &name]), own)
+            place.run(&format!("proxy-{name}"), place.proxy(&text)?.args(["--server", &name]), own)
         };
         let running = (0..servers).map(start).collect::<Result<_, _>>()?;
         Ok(Self { ports, servers, running })
     }
 
-    /// Starts one process for all servers.
-    pub(crate) fn start_in_one(
-        scratch: &Scratch,
-        program: &Path,
-        cluster: &Cluster,
-        apps: &[AppConfig],
-        scheduler: &str,
-    ) -> Result<Self, String> {
-        let servers = cluster.addresses.len();
-        let ports = free_ports(apps.len() * servers)?;
-        let text = text(&cluster.addresses, &ports, apps, scheduler);
-        let running = vec![run(scratch, "proxy", &mut proxy(scratch, program, &text)?, &ports)?];
+    /// Starts one process for all servers. Without applications, there is one listener for everybody.
+    pub(super) fn start_in_one(place: &Place<'_>, apps: &[AppConfig], rest: &str) -> Result<Self, String> {
+        let servers = place.cluster.addresses.len();
+        let ports = free_ports(apps.len().max(1) * servers)?;
+        let text = text(&place.cluster.addresses, &ports, apps, rest);
+        let running = vec![place.run(&format!("proxy-{}", ports[0]), &mut place.proxy(&text)?, &ports)?];
         Ok(Self { ports, servers, running })
     }
 
@@ -85,45 +82,41 @@ impl Proxies {
     }
 }
 
-/// Lets vpfs check what [`Proxies::start_in_one`] would start, so that a mistake is reported before minutes of
-/// measuring.
-pub(crate) fn check(
-    scratch: &Scratch,
-    program: &Path,
-    cluster: &Cluster,
-    apps: &[AppConfig],
-    scheduler: &str,
-) -> Result<(), String> {
-    let ports = free_ports(apps.len() * cluster.addresses.len())?;
-    let mut command = proxy(scratch, program, &text(&cluster.addresses, &ports, apps, scheduler))?;
-    Running::start(scratch, "check", command.arg("--check"))?.finish(|| false).map(drop)
-}
-
-/// `vpfs proxy` with this configuration.
-fn proxy(scratch: &Scratch, program: &Path, config: &str) -> Result<Command, String> {
-    let file = scratch.path("vpfs.toml");
-    write(&file, config)?;
-    let mut command = Command::new(program);
-    command.args(["proxy", "--config"]).arg(file);
-    Ok(command)
-}
-
-/// Starts it, and waits until it listens.
-fn run<'a>(
-    scratch: &Scratch,
-    name: &str,
-    command: &mut Command,
-    ports: impl IntoIterator<Item = &'a u16>,
-) -> Result<Running, String> {
-    let mut proxy = Running::start(scratch, name, command)?;
-    for port in ports {
-        proxy.await_that("listened", || TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).is_ok())?;
+impl Place<'_> {
+    /// Lets vpfs check what [`Proxies::start_in_one`] would start, so that a mistake is reported before minutes of
+    /// measuring.
+    pub(super) fn check(&self, apps: &[AppConfig], rest: &str) -> Result<(), String> {
+        let ports = free_ports(apps.len() * self.cluster.addresses.len())?;
+        let mut command = self.proxy(&text(&self.cluster.addresses, &ports, apps, rest))?;
+        Running::start(self.scratch, "check", command.arg("--check"))?.finish(|| false).map(drop)
     }
-    Ok(proxy)
+
+    /// `vpfs proxy` with this configuration.
+    fn proxy(&self, config: &str) -> Result<Command, String> {
+        let file = self.scratch.path("vpfs.toml");
+        write(&file, config)?;
+        let mut command = Command::new(self.program);
+        command.args(["proxy", "--config"]).arg(file);
+        Ok(command)
+    }
+
+    /// Starts it, and waits until it listens.
+    fn run<'p>(
+        &self,
+        name: &str,
+        command: &mut Command,
+        ports: impl IntoIterator<Item = &'p u16>,
+    ) -> Result<Running, String> {
+        let mut proxy = Running::start(self.scratch, name, command)?;
+        for port in ports {
+            proxy.await_that("listened", || TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).is_ok())?;
+        }
+        Ok(proxy)
+    }
 }
 
 /// The configuration without peers: each application has its own listener, so that none is mistaken for another.
-fn text(addresses: &[String], ports: &[u16], apps: &[AppConfig], scheduler: &str) -> String {
+fn text(addresses: &[String], ports: &[u16], apps: &[AppConfig], rest: &str) -> String {
     let mut text = String::new();
     for (id, address) in addresses.iter().enumerate() {
         let _ = writeln!(text, "[[server]]\nname = \"s{id}\"\naddress = \"{address}\"\n");
@@ -133,7 +126,11 @@ fn text(addresses: &[String], ports: &[u16], apps: &[AppConfig], scheduler: &str
         let _ = writeln!(text, "[[listener]]\napp = \"{name}\"\naddresses = {{ {own} }}\n");
         let _ = writeln!(text, "[[app]]\nname = \"{name}\"\n{lines}");
     }
-    text + &format!("[apps]\nauto = \"off\"\n\n{scheduler}\n")
+    let auto = match apps {
+        [] => format!("[[listener]]\naddresses = {{ {} }}\n", at(ports, "tcp://")),
+        _ => "[apps]\nauto = \"off\"\n".to_owned(),
+    };
+    text + &format!("{auto}\n{rest}\n")
 }
 
 /// `name = "address"` of all servers.

@@ -11,7 +11,7 @@ use super::scratch::Scratch;
 /// The options that choose it.
 #[derive(Debug, clap::Args)]
 pub(super) struct Target {
-    /// A running cluster instead of embedded servers: its fs.conf and pvfs2tab are in DIR
+    /// A running cluster instead of embedded servers: its fs.conf is in DIR
     #[arg(long = "orangefs", value_name = "DIR")]
     pub(super) cluster: Option<PathBuf>,
     /// Measure this vpfs; by default it is built from this source

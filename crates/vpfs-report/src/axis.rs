@@ -129,9 +129,7 @@ impl Span {
         let points = points[low.min(high - 1)..=high].to_vec();
         Self::Log(points[0]..points[points.len() - 1], points)
     }
-}
 
-impl Span {
     /// Where bars start: at zero, or at the end of the axis nearest to it.
     pub(crate) fn floor(&self) -> f64 {
         let range = self.range();

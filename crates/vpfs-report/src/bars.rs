@@ -13,7 +13,7 @@ use crate::canvas::{self, Area, Drawn, Frame, GRID, INK, LETTER, Mark, Pen, Pixe
 pub struct Bar {
     /// Its height.
     pub value: f64,
-    /// Ends of the error bar.
+    /// Ends of the error bar, in the value's unit.
     pub error: Option<(f64, f64)>,
 }
 
@@ -21,12 +21,6 @@ impl Bar {
     /// A value without an error bar.
     pub fn new(value: f64) -> Self {
         Self { value, error: None }
-    }
-
-    /// A value with an error bar from `low` to `high`, in the value's unit.
-    #[must_use]
-    pub fn with_error(self, low: f64, high: f64) -> Self {
-        Self { error: Some((low, high)), ..self }
     }
 }
 
@@ -196,7 +190,8 @@ mod tests {
     #[test]
     fn values_and_errors_are_shown() {
         let axis = Axis::linear("t", "s");
-        let with = Bars::new("t", axis.clone(), ["x"]).series("a", [Bar::new(33.25).with_error(30.0, 36.0)]).svg();
+        let bar = Bar { value: 33.25, error: Some((30.0, 36.0)) };
+        let with = Bars::new("t", axis.clone(), ["x"]).series("a", [bar]).svg();
         let without = Bars::new("t", axis, ["x"]).series("a", [Bar::new(33.25)]).svg();
         assert!(with.contains("33.25"));
         let lines = |svg: &str| svg.matches("<polyline").count();

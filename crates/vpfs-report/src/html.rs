@@ -16,33 +16,28 @@ th,td{border:1px solid var(--line);padding:.25rem .6rem;text-align:left;vertical
 th{background:var(--soft)}figure{margin:1.5rem 0}figcaption{font-size:.9rem}\
 .passes{color:var(--good);font-weight:600}.differs{color:var(--bad);font-weight:600}";
 
-/// The whole page.
 impl Report {
     /// One self-contained HTML page without scripts. All text is escaped. Equal reports give equal bytes.
     pub fn html(&self) -> String {
-        page(self)
+        let markup = html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    title { (self.title) }
+                    style { (PreEscaped(STYLE)) }
+                }
+                body {
+                    h1 { (self.title) }
+                    @for paragraph in &self.introduction { p { (paragraph) } }
+                    (contents(self))
+                    @for (number, section) in self.sections.iter().enumerate() { (of_section(number, section)) }
+                }
+            }
+        };
+        markup.into_string()
     }
-}
-
-fn page(report: &Report) -> String {
-    let markup = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                title { (report.title) }
-                style { (PreEscaped(STYLE)) }
-            }
-            body {
-                h1 { (report.title) }
-                @for paragraph in &report.introduction { p { (paragraph) } }
-                (contents(report))
-                @for (number, section) in report.sections.iter().enumerate() { (of_section(number, section)) }
-            }
-        }
-    };
-    markup.into_string()
 }
 
 /// The table of contents, with the verdicts of each section and of all if there are any.

@@ -16,7 +16,7 @@
 //!     .series(Series::line("app 2", [(0.0, 40.1), (1.0, 39.8), (2.0, 40.0)]).with_markers())
 //!     .reference_at(40.0, "target of app 2");
 //! let times = Bars::new("Run time", Axis::linear("run time", "s"), ["alone", "shared"])
-//!     .series("FIFO", [Bar::new(10.0), Bar::new(33.0).with_error(31.0, 35.0)]);
+//!     .series("FIFO", [Bar::new(10.0), Bar { value: 33.0, error: Some((31.0, 35.0)) }]);
 //!
 //! let report = Report::new("Sharing 2:1").introduction("Two applications with weights 2 and 1.").section(
 //!     Section::new("Shares")

@@ -87,7 +87,7 @@ impl Section {
         })
     }
 
-    /// The whole section as JSON, with the verdict of each check.
+    /// The whole section as JSON, with the verdict of each check; a value that is not a number becomes null.
     pub fn json(&self) -> String {
         let judged = |check: &Check| json!({ "check": check, "verdict": check.verdict() });
         let checks: Vec<_> = self.checks.iter().map(judged).collect();
@@ -101,7 +101,7 @@ impl Section {
 }
 
 /// A title, an introduction and sections. See the crate's example.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     pub(crate) title: String,
     pub(crate) introduction: Vec<String>,
@@ -131,10 +131,5 @@ impl Report {
     /// How many rows agree with a paper.
     pub fn tally(&self) -> Tally {
         Tally::of(self.sections.iter().flat_map(|section| &section.checks))
-    }
-
-    /// The whole report as JSON, except for verdicts, which follow from the checks.
-    pub fn json(&self) -> String {
-        serde_json::to_string_pretty(self).expect("strings and numbers become JSON")
     }
 }

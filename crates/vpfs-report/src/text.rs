@@ -15,37 +15,27 @@ const COLUMNS: u16 = 120;
 impl Report {
     /// All verdict rows without their reasons, section by section, for a terminal of at least 120 columns.
     pub fn summary(&self) -> String {
-        summary(self)
+        let mut text = String::new();
+        let headings: Vec<String> = HEADINGS[..HEADINGS.len() - 1].iter().map(ToString::to_string).collect();
+        for section in self.sections.iter().filter(|section| !section.checks.is_empty()) {
+            let rows = section.checks.iter().map(|check| check.cells().into_iter().take(headings.len()));
+            let _ = write!(text, "{}\n{}\n\n", section.heading, grid(&headings, rows));
+        }
+        text + &self.tally().to_string()
     }
 
     /// For a terminal of at least 120 columns: text, tables and verdicts; charts are represented by title and caption.
     pub fn text(&self) -> String {
-        page(self)
+        let mut page = format!("{}\n{}\n", self.title, "=".repeat(self.title.chars().count()));
+        for paragraph in &self.introduction {
+            let _ = write!(page, "\n{paragraph}\n");
+        }
+        if self.tally() != Tally::default() {
+            let _ = write!(page, "\n{}\n", self.tally());
+        }
+        self.sections.iter().for_each(|section| page.push_str(&of_section(section)));
+        page
     }
-}
-
-/// The whole report.
-fn page(report: &Report) -> String {
-    let mut page = format!("{}\n{}\n", report.title, "=".repeat(report.title.chars().count()));
-    for paragraph in &report.introduction {
-        let _ = write!(page, "\n{paragraph}\n");
-    }
-    if report.tally() != Tally::default() {
-        let _ = write!(page, "\n{}\n", report.tally());
-    }
-    report.sections.iter().for_each(|section| page.push_str(&of_section(section)));
-    page
-}
-
-/// Every verdict under the heading of its section, without the reasons, and how many agree.
-fn summary(report: &Report) -> String {
-    let mut text = String::new();
-    let headings: Vec<String> = HEADINGS[..HEADINGS.len() - 1].iter().map(ToString::to_string).collect();
-    for section in report.sections.iter().filter(|section| !section.checks.is_empty()) {
-        let rows = section.checks.iter().map(|check| check.cells().into_iter().take(headings.len()));
-        let _ = write!(text, "{}\n{}\n\n", section.heading, grid(&headings, rows));
-    }
-    text + &report.tally().to_string()
 }
 
 fn of_section(section: &Section) -> String {

@@ -1,6 +1,8 @@
 //! Exit codes of the command.
 
 use std::fmt;
+use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Why a subcommand failed; each kind has its own exit code.
@@ -17,6 +19,11 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
+    /// A file that cannot be written.
+    pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> Self {
+        Self::Failed(format!("cannot write {}: {error}", path.display()))
+    }
+
     /// Prints the error for the user and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         eprintln!("vpfs: {self}");

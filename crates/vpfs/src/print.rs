@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use serde::Serialize;
 use time::OffsetDateTime;
 
 use crate::exit::Exit;
@@ -16,6 +17,11 @@ pub(crate) fn print(text: impl Display) -> Result<(), Exit> {
         }
         _ => Ok(()),
     }
+}
+
+/// Prints a value for programs.
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Exit> {
+    print(serde_json::to_string_pretty(value).map_err(|error| Exit::Failed(error.to_string()))?)
 }
 
 /// A text from elsewhere, which must not control the terminal.

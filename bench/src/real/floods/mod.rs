@@ -3,16 +3,13 @@
 mod flood;
 
 use std::fs;
-use std::net::TcpStream;
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use flood::{Flood, Kind};
 
-use super::cluster::Cluster;
-use super::local::{free_ports, write};
 use super::process::Running;
+use super::proxies::{Place, Proxies};
 use super::scratch::{PREFIX, Scratch};
 use super::target::Target;
 
@@ -52,23 +49,12 @@ struct Run {
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     let scratch = Scratch::new()?;
     let started = options.target.start(&scratch, 1, &options.device)?;
-    let (program, cluster) = (&started.program, &started.cluster);
-    let [plain, trusting] = ["", "\n[trust]\nservers = [\"127.0.0.1\"]\n"].map(|trust| {
-        let ports = free_ports(cluster.addresses.len())?;
-        let config = scratch.path("vpfs.toml");
-        write(&config, &(text(&cluster.addresses, &ports) + trust))?;
-        let mut command = Command::new(program);
-        command.args(["proxy", "--config"]).arg(&config);
-        let mut proxy = Running::start(&scratch, &format!("proxy-{}", ports[0]), &mut command)?;
-        for port in &ports {
-            proxy.await_that("listened", || TcpStream::connect(("127.0.0.1", *port)).is_ok())?;
-        }
-        Ok::<_, String>((proxy, format!("127.0.0.1:{}", ports[0])))
-    });
-    let (plain, trusting) = (plain?, trusting?);
+    let place = Place { scratch: &scratch, program: &started.program, cluster: &started.cluster };
+    let plain = Proxies::start_in_one(&place, &[], "")?;
+    let trusting = Proxies::start_in_one(&place, &[], "[trust]\nservers = [\"127.0.0.1\"]\n")?;
     let measure = |kind| {
-        let (proxy, address) = if matches!(kind, Some(Kind::Trusted)) { &trusting } else { &plain };
-        measure(&scratch, program, cluster, proxy, address, kind, options.seconds)
+        let proxies = if matches!(kind, Some(Kind::Trusted)) { &trusting } else { &plain };
+        measure(&place, proxies, kind, options.seconds)
     };
     let kinds: Vec<_> = [(None, "none")].into_iter().chain(Kind::ALL.map(|(kind, name)| (Some(kind), name))).collect();
     let mut runs = vec![Vec::new(); kinds.len()];
@@ -99,24 +85,19 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     Ok(())
 }
 
-fn measure(
-    scratch: &Scratch,
-    program: &Path,
-    cluster: &Cluster,
-    proxy: &Running,
-    address: &str,
-    kind: Option<Kind>,
-    seconds: u64,
-) -> Result<Run, String> {
+fn measure(place: &Place<'_>, proxies: &Proxies, kind: Option<Kind>, seconds: u64) -> Result<Run, String> {
+    let Place { scratch, program, cluster } = *place;
+    let address = proxies.address(0);
+    let processor_time = || proxies.used().map(|(time, _)| time);
     let json = scratch.path("interactive.json");
     let mut command = Command::new(program);
     command.args(["workload", "interactive", "--quiet", "--read", "--file", "8MiB", "--bind", APPLICATION]);
     command.args(["--time", &format!("{seconds}s"), "--directory", &format!("/{PREFIX}floods")]);
-    command.args(["--url", &cluster.spec(&format!("tcp://{address}")), "--json"]).arg(&json);
-    let flood = kind.map(|kind| Flood::start(kind, address, CONNECTIONS));
-    let (begin, before) = (std::time::Instant::now(), proxy.processor_time()?);
+    command.args(["--url", &cluster.spec(&address), "--json"]).arg(&json);
+    let flood = kind.map(|kind| Flood::start(kind, address.trim_start_matches("tcp://"), CONNECTIONS));
+    let (begin, before) = (std::time::Instant::now(), processor_time()?);
     Running::start(scratch, "interactive", &mut command)?.finish(|| false)?;
-    let processors = (proxy.processor_time()? - before).as_secs_f64() / begin.elapsed().as_secs_f64();
+    let processors = (processor_time()? - before).as_secs_f64() / begin.elapsed().as_secs_f64();
     let answers_per_second = flood.map_or(Ok(0.0), Flood::finish)?;
     let text = fs::read_to_string(&json).map_err(|error| format!("{}: {error}", json.display()))?;
     let (calls_per_second, p99) = reads(&text).ok_or("vpfs workload interactive --json has no reads")?;
@@ -135,16 +116,6 @@ fn median(runs: &[Run], value: fn(&Run) -> f64) -> f64 {
     let mut values: Vec<f64> = runs.iter().map(value).collect();
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
-}
-
-/// A listener in front of each server.
-fn text(servers: &[String], ports: &[u16]) -> String {
-    let servers = servers.iter().enumerate();
-    let all: String =
-        servers.map(|(id, address)| format!("[[server]]\nname = \"s{id}\"\naddress = \"{address}\"\n\n")).collect();
-    let own = ports.iter().enumerate().map(|(id, port)| format!("s{id} = \"tcp://127.0.0.1:{port}\""));
-    let own = own.collect::<Vec<_>>().join(", ");
-    all + &format!("[[listener]]\naddresses = {{ {own} }}\n")
 }
 
 #[cfg(test)]

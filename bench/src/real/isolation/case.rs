@@ -1,12 +1,9 @@
 //! Runs the ways of sharing one after the other.
 
-use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::super::cluster::Cluster;
-use super::super::proxies::{self, Proxies};
-use super::super::scratch::Scratch;
+use super::super::proxies::{Place, Proxies};
 use super::copies::Copies;
 use super::disks::Disks;
 use super::mounts::{Mounts, remove_files};
@@ -21,9 +18,7 @@ const RAMP: Duration = Duration::from_secs(5);
 pub(super) struct Bench<'a> {
     pub(super) options: &'a Options,
     pub(super) policies: &'a [String],
-    pub(super) cluster: &'a Cluster,
-    pub(super) program: &'a Path,
-    pub(super) scratch: &'a Scratch,
+    pub(super) place: Place<'a>,
 }
 
 /// The results of a case.
@@ -73,26 +68,26 @@ impl Bench<'_> {
     fn check(&self, case: &Case<'_>) -> Result<(), String> {
         let Case::Proxy { policy, cap } = case else { return Ok(()) };
         let (apps, scheduler) = config::of(self.options, policy, *cap);
-        proxies::check(self.scratch, self.program, self.cluster, &apps, &scheduler)
+        self.place.check(&apps, &scheduler)
     }
 
     fn lay_out(&self) -> Result<(), String> {
         eprintln!("laying out files");
-        let mounts = Mounts::new(self.scratch, &self.direct(), self.options.mounts, Access::Write)?;
-        fio::lay_out(self.scratch, &mounts.dirs())
+        let mounts = Mounts::new(self.place.scratch, &self.direct(), self.options.mounts, Access::Write)?;
+        fio::lay_out(self.place.scratch, &mounts.dirs())
     }
 
     /// The addresses that clients mount without a proxy.
     fn direct(&self) -> String {
-        self.cluster.spec(&self.cluster.addresses[0])
+        self.place.cluster.spec(&self.place.cluster.addresses[0])
     }
 
     fn remove(&self, kind: &str) -> Result<(), String> {
-        remove_files(self.scratch, &self.direct(), kind)
+        remove_files(self.place.scratch, &self.direct(), kind)
     }
 
     fn measure(&self, case: &Case<'_>) -> Result<Outcome, String> {
-        let disks = Disks::of(self.cluster);
+        let disks = Disks::of(self.place.cluster);
         disks.await_quiet();
         eprintln!("measuring {}", case.name());
         let (proxy, small, large) = self.way(case)?;
@@ -109,19 +104,19 @@ impl Bench<'_> {
     fn way(&self, case: &Case<'_>) -> Result<(Option<Proxies>, String, String), String> {
         let Case::Proxy { policy, cap } = case else { return Ok((None, self.direct(), self.direct())) };
         let (apps, scheduler) = config::of(self.options, policy, *cap);
-        let proxies = Proxies::start_in_one(self.scratch, self.program, self.cluster, &apps, &scheduler)?;
-        let [small, large] = [0, 1].map(|app| self.cluster.spec(&proxies.address(app)));
+        let proxies = Proxies::start_in_one(&self.place, &apps, &scheduler)?;
+        let [small, large] = [0, 1].map(|app| self.place.cluster.spec(&proxies.address(app)));
         Ok((Some(proxies), small, large))
     }
 
     fn run_applications(&self, case: &Case<'_>, disks: &Disks, small: &str, large: &str) -> Result<Outcome, String> {
-        let mounts = Mounts::new(self.scratch, small, self.options.mounts, self.options.small)?;
+        let mounts = Mounts::new(self.place.scratch, small, self.options.mounts, self.options.small)?;
         std::thread::scope(|scope| {
             let copies = match case {
                 Case::Alone => None,
                 _ => Some(Copies::start(
                     scope,
-                    self.scratch,
+                    self.place.scratch,
                     [&self.direct(), large],
                     self.options.call.0,
                     self.options.large,
@@ -131,7 +126,7 @@ impl Bench<'_> {
                 sleep(RAMP);
             }
             let (start, before) = (Instant::now(), disks.moved(self.options.large));
-            let small = fio::measure(self.scratch, &mounts.dirs(), self.options.small, self.options.seconds)?;
+            let small = fio::measure(self.place.scratch, &mounts.dirs(), self.options.small, self.options.seconds)?;
             let (seconds, after) = (start.elapsed().as_secs_f64(), disks.moved(self.options.large));
             copies.map_or(Ok(()), Copies::stop)?;
             let rate = |moved: u64| moved as f64 / 1e6 / seconds;

@@ -17,13 +17,14 @@ use vpfs_core::{Bytes, PolicyKind};
 
 use super::cluster::Cluster;
 use super::program;
+use super::proxies::Place;
 use super::scratch::Scratch;
 use case::Bench;
 
 /// A small application beside a large one, under every policy, in front of real servers
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// A running cluster: its fs.conf and pvfs2tab are in DIR
+    /// A running cluster: its fs.conf is in DIR
     #[arg(long, value_name = "DIR")]
     orangefs: PathBuf,
     /// Only this policy; repeatable. Text after a ";" is added to the section scheduler: "sfq-d;depth = 4"
@@ -106,8 +107,8 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     let cluster = Cluster::read(&options.orangefs)?;
     let program = program::build(options.vpfs.as_deref())?;
     let scratch = Scratch::new()?;
-    let bench =
-        Bench { options, policies: &policies(options), cluster: &cluster, program: &program, scratch: &scratch };
+    let place = Place { scratch: &scratch, program: &program, cluster: &cluster };
+    let bench = Bench { options, policies: &policies(options), place };
     println!("{}", table::markdown(options.large, &bench.run()?));
     Ok(())
 }

@@ -15,20 +15,11 @@ use super::outcome::{AppOutcome, Outcome, Used};
 use super::part::Part;
 use super::trial::Trial;
 use super::watch::Watched;
-use crate::real::cluster::Cluster;
-use crate::real::proxies::Proxies;
-use crate::real::scratch::{PREFIX, Scratch};
+use crate::real::proxies::{Place, Proxies};
+use crate::real::scratch::PREFIX;
 
 /// A case that takes longer has failed.
 const LIMIT: Duration = Duration::from_secs(600);
-
-/// Where cases run.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'a> {
-    pub(super) scratch: &'a Scratch,
-    pub(super) program: &'a Path,
-    pub(super) cluster: &'a Cluster,
-}
 
 /// An application of a case.
 struct Job<'a> {
@@ -42,8 +33,8 @@ struct Job<'a> {
 
 /// Runs a case once: files are prepared without the proxies, and are not measured.
 pub(super) fn run(trial: &Trial, place: &Place<'_>, seed: u64) -> Result<Outcome, String> {
-    let Place { scratch, program, cluster } = *place;
-    let start = |scheduler| Proxies::start(scratch, program, cluster, &trial.apps, scheduler);
+    let Place { scratch, cluster, .. } = *place;
+    let start = |scheduler| Proxies::start(place, &trial.apps, scheduler);
     let proxies = trial.scheduler.as_deref().map(start).transpose()?;
     let direct = cluster.spec(&cluster.addresses[0]);
     let url = |app| proxies.as_ref().map_or_else(|| direct.clone(), |proxies| cluster.spec(&proxies.address(app)));

@@ -3,7 +3,7 @@
 //!
 //! An experiment is a scenario of `scenarios/papers` with variants, and the rows that its results give. The simulator
 //! and the live run read the same file: the applications' processes do the same calls, the proxies have the same
-//! `[scheduler]` and `[[app]]`. To add one, add its file and an entry in [`experiments`].
+//! `[scheduler]` and `[[app]]`. To add one, add its file and an entry in experiments.toml.
 
 mod experiments;
 mod live;
@@ -18,10 +18,10 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use experiments::Experiment;
-use live::Place;
 use record::Record;
 use trial::Trial;
 
+use super::proxies::Place;
 use super::scratch::Scratch;
 use super::target::Target;
 
@@ -72,9 +72,8 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
 
 /// Each case once, then each again, so that a change of the machine's load meets all of them. Experiments that need
 /// special servers only by name.
-fn measure(chosen: &[&Experiment], options: &Options, place: &Place<'_>, record: &mut Record) -> Result<(), String> {
-    let named = |one: &&Experiment| one.servers.is_none() || options.names.iter().any(|name| name == one.name);
-    let trials = trials(&chosen.iter().copied().filter(named).collect::<Vec<_>>())?;
+fn measure(chosen: &[Experiment], options: &Options, place: &Place<'_>, record: &mut Record) -> Result<(), String> {
+    let trials = trials(chosen, |one| one.servers.is_none() || options.names.contains(&one.name))?;
     let wanted = (1..=options.runs).flat_map(|run| trials.iter().map(move |trial| (run, trial)));
     let missing: Vec<_> = wanted.filter(|(run, trial)| !record.has(&trial.key, *run)).collect();
     let start = Instant::now();
@@ -89,8 +88,8 @@ fn measure(chosen: &[&Experiment], options: &Options, place: &Place<'_>, record:
     Ok(())
 }
 
-/// All cases of experiments.
-fn trials(chosen: &[&Experiment]) -> Result<Vec<Trial>, String> {
-    let all: Result<Vec<_>, String> = chosen.iter().map(|experiment| experiment.trials()).collect();
+/// All cases of some experiments.
+fn trials(chosen: &[Experiment], are_wanted: impl Fn(&Experiment) -> bool) -> Result<Vec<Trial>, String> {
+    let all: Result<Vec<_>, String> = chosen.iter().filter(|one| are_wanted(one)).map(Experiment::trials).collect();
     Ok(all?.into_iter().flatten().collect())
 }

@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 
 use vpfs_sim::{Simulation, parallel};
 
-use super::experiments::{Cases, Experiment, Row};
+use super::experiments::{Experiment, Row};
 use super::outcome::Outcome;
 use super::record::Record;
 use super::trial::Trial;
 
 /// Markdown. `embedded` names the device of embedded servers.
-pub(super) fn markdown(chosen: &[&Experiment], record: &Record, embedded: Option<&str>) -> Result<String, String> {
+pub(super) fn markdown(chosen: &[Experiment], record: &Record, embedded: Option<&str>) -> Result<String, String> {
     let simulated = simulate(chosen)?;
     let simulated: BTreeMap<&str, &Outcome> = simulated.iter().map(|(key, outcome)| (key.as_str(), outcome)).collect();
     let runs: Vec<_> = (1..=record.runs()).map(|run| record.run(run)).collect();
@@ -23,15 +23,15 @@ pub(super) fn markdown(chosen: &[&Experiment], record: &Record, embedded: Option
     );
     for experiment in chosen {
         let Experiment { name, title, scaled, servers, rows, .. } = experiment;
-        let servers = servers.map_or_else(String::new, |servers| format!(" Live servers: {servers}."));
+        let servers = servers.as_ref().map_or_else(String::new, |servers| format!(" Live servers: {servers}."));
         let _ = writeln!(
             text,
             "\n## {title}\n\n`{name}`: {scaled}{servers}\n\n| | paper | simulated | live |\n|---|---|---|---|"
         );
-        for row in *rows {
-            let live: Vec<f64> = runs.iter().filter_map(|run| (row.value)(&Cases { name, outcomes: run })).collect();
+        for row in rows {
+            let live: Vec<f64> = runs.iter().filter_map(|run| row.value(name, run)).collect();
             let cell = |value: Option<f64>| value.map_or("–".to_owned(), |value| row.number(value));
-            let simulated = (row.value)(&Cases { name, outcomes: &simulated });
+            let simulated = row.value(name, &simulated);
             let _ =
                 writeln!(text, "| {} | {} | {} | {} |", row.what, cell(row.paper), cell(simulated), spread(row, live));
         }
@@ -53,9 +53,8 @@ fn spread(row: &Row, mut live: Vec<f64>) -> String {
 }
 
 /// All cases whose experiments the simulator can tell something about.
-fn simulate(chosen: &[&Experiment]) -> Result<Vec<(String, Outcome)>, String> {
-    let sound: Vec<_> = chosen.iter().copied().filter(|experiment| experiment.is_simulated).collect();
-    let trials = super::trials(&sound)?;
+fn simulate(chosen: &[Experiment]) -> Result<Vec<(String, Outcome)>, String> {
+    let trials = super::trials(chosen, |experiment| experiment.is_simulated)?;
     let one = |trial: &Trial| {
         let results = Simulation::new(&trial.scenario, &trial.policy).and_then(Simulation::run);
         let outcome = Outcome::simulated(&results.map_err(|error| format!("{}: {error}", trial.key))?);

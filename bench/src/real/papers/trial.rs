@@ -1,5 +1,7 @@
 //! One case of an experiment: a scenario with one policy, as the simulator and the proxies need it.
 
+use std::collections::BTreeMap;
+
 use toml::{Table, Value};
 use vpfs_sim::{PolicySpec, Scenario};
 
@@ -37,11 +39,32 @@ pub(super) struct Trial {
     pub(super) scheduler: Option<String>,
 }
 
-/// The trials of a scenario's text after `edits`, one for each policy.
-pub(super) fn trials(prefix: &str, file: &str, text: &str, edits: &[(&str, &str)]) -> Result<Vec<Trial>, String> {
+/// The trials of a scenario's text, one for each policy, with other values at some paths such as `app.1.weight`, and
+/// without what is at others.
+pub(super) fn trials(
+    prefix: &str,
+    file: &str,
+    text: &str,
+    set: &BTreeMap<String, Value>,
+    without: &[String],
+) -> Result<Vec<Trial>, String> {
     let mut table: Table = text.parse().map_err(|error| format!("{file}: {error}"))?;
-    for (path, value) in edits {
-        edit(&mut table, path, value).ok_or_else(|| format!("{file}: {path} = {value} does not fit"))?;
+    for (path, value) in set {
+        let edited = place(&mut table, path).and_then(|(place, last)| {
+            place.as_table_mut()?.insert(last.to_owned(), value.clone());
+            Some(())
+        });
+        edited.ok_or_else(|| format!("{file}: {path} = {value} does not fit"))?;
+    }
+    for path in without {
+        let removed = place(&mut table, path).and_then(|(place, last)| match place {
+            Value::Array(array) => {
+                let index: usize = last.parse().ok()?;
+                (index < array.len()).then(|| array.remove(index))
+            }
+            place => place.as_table_mut()?.remove(last),
+        });
+        removed.ok_or_else(|| format!("{file}: there is no {path}"))?;
     }
     let text = toml::to_string(&table).map_err(|error| format!("{file}: {error}"))?;
     let scenario = Scenario::parse(file, &text).map_err(|error| error.to_string())?;
@@ -61,29 +84,16 @@ pub(super) fn trials(prefix: &str, file: &str, text: &str, edits: &[(&str, &str)
     Ok(tables(&table, "policy").zip(&scenario.policies).map(of).collect())
 }
 
-/// Sets the value at a path such as `app.1.weight`; removes it if `value` is empty.
-fn edit(table: &mut Table, path: &str, value: &str) -> Option<()> {
+/// What the last part of a path is in, and that part.
+fn place<'t, 'p>(table: &'t mut Table, path: &'p str) -> Option<(&'t mut Value, &'p str)> {
     let (parent, last) = path.rsplit_once('.')?;
-    let mut place = table.get_mut(parent.split('.').next()?)?;
-    for part in parent.split('.').skip(1) {
-        place = match part.parse::<usize>() {
-            Ok(index) => place.get_mut(index)?,
-            Err(_) => place.get_mut(part)?,
-        };
-    }
-    match (place, value) {
-        (Value::Array(array), "") => {
-            let index: usize = last.parse().ok()?;
-            (index < array.len()).then(|| drop(array.remove(index)))
-        }
-        (Value::Table(table), "") => table.remove(last).map(drop),
-        (Value::Table(table), value) => {
-            let parsed: Table = format!("value = {value}").parse().ok()?;
-            table.insert(last.to_owned(), parsed.get("value")?.clone());
-            Some(())
-        }
-        _ => None,
-    }
+    let mut parts = parent.split('.');
+    let first = table.get_mut(parts.next()?)?;
+    let place = parts.try_fold(first, |place, part| match part.parse::<usize>() {
+        Ok(index) => place.get_mut(index),
+        Err(_) => place.get_mut(part),
+    });
+    Some((place?, last))
 }
 
 fn tables<'a>(table: &'a Table, key: &str) -> impl Iterator<Item = &'a Table> {
@@ -122,7 +132,7 @@ mod tests {
 
     #[test]
     fn proxies_and_simulator_get_the_same() {
-        let trials = trials("x", "x.toml", TEXT, &[("app.0.weight", "7")]).unwrap();
+        let trials = trials("x", "x.toml", TEXT, &[("app.0.weight".to_owned(), 7.into())].into(), &[]).unwrap();
         let [none, ours] = &trials[..] else { panic!("two policies") };
         assert_eq!((none.key.as_str(), &none.scheduler), ("x, no proxy", &None));
         let scheduler = ours.scheduler.as_deref().unwrap();
@@ -135,8 +145,8 @@ mod tests {
 
     #[test]
     fn an_application_can_be_left_out() {
-        let trials = trials("x", "x.toml", TEXT, &[("app.1", "")]).unwrap();
-        assert_eq!(trials[0].apps.len(), 1);
-        assert!(super::trials("x", "x.toml", TEXT, &[("app.7", "")]).unwrap_err().contains("app.7"));
+        let without = |path: &str| trials("x", "x.toml", TEXT, &BTreeMap::new(), &[path.to_owned()]);
+        assert_eq!(without("app.1").unwrap()[0].apps.len(), 1);
+        assert!(without("app.7").unwrap_err().contains("app.7"));
     }
 }

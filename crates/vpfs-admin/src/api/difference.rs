@@ -17,11 +17,9 @@ impl App {
     /// Adds what it did at another server, or before.
     pub fn add(&mut self, other: &Self) {
         self.count(other, 1.0);
-        let (works, others) = ([&mut self.read, &mut self.write, &mut self.metadata], other.works());
-        for (work, other) in works.into_iter().zip(others) {
-            work.queued += other.queued;
-            work.outstanding += other.outstanding;
-        }
+        self.read.add_present(&other.read);
+        self.write.add_present(&other.write);
+        self.metadata.add_present(&other.metadata);
     }
 
     /// Adds what it did earlier at the same server. Of the best that requests saw in the storage, the better remains.
@@ -48,12 +46,16 @@ impl App {
 
     /// Whether it had requests.
     pub fn is_active(&self) -> bool {
-        self.works().into_iter().any(|work| work.requests + work.queued + work.outstanding > 0)
+        let Work { requests, queued, outstanding, .. } = self.work();
+        requests + queued + outstanding > 0
     }
 
-    /// Its reads, writes and metadata requests.
-    pub fn works(&self) -> [&Work; 3] {
-        [&self.read, &self.write, &self.metadata]
+    /// Its reads, writes and metadata requests together.
+    pub fn work(&self) -> Work {
+        let mut work = self.read;
+        work.add(&self.write);
+        work.add(&self.metadata);
+        work
     }
 
     /// Adds `sign` times the counters of `other`.
@@ -77,6 +79,27 @@ fn counted(count: u64, other: u64, sign: f64) -> u64 {
 }
 
 impl Work {
+    /// Adds that of others.
+    pub fn add(&mut self, other: &Self) {
+        self.count(other, 1.0);
+        self.add_present(other);
+    }
+
+    /// The sum of their times from arrival to the end.
+    pub fn seconds(&self) -> f64 {
+        self.wait_seconds + self.storage_seconds
+    }
+
+    /// The mean of a sum of times, over those that ended; `None` if none did.
+    pub fn mean(&self, seconds: f64) -> Option<f64> {
+        (self.requests > 0).then(|| seconds / self.requests as f64)
+    }
+
+    fn add_present(&mut self, other: &Self) {
+        self.queued += other.queued;
+        self.outstanding += other.outstanding;
+    }
+
     fn count(&mut self, other: &Self, sign: f64) {
         self.requests = counted(self.requests, other.requests, sign);
         self.failed = counted(self.failed, other.failed, sign);

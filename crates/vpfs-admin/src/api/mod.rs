@@ -195,8 +195,8 @@ pub struct Storage {
     pub slower_seconds: Option<f64>,
 }
 
-/// The requests of an application of one kind.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+/// The requests of an application of one kind, or of several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Work {
     /// Those that wait now.
     pub queued: u64,
@@ -262,6 +262,14 @@ pub(crate) fn ratio(ppm: u64) -> f64 {
     ppm as f64 / 1e6
 }
 
+pub(crate) fn op_name(op: OpKind) -> &'static str {
+    match op {
+        OpKind::Read => "read",
+        OpKind::Write => "write",
+        OpKind::Metadata => "metadata",
+    }
+}
+
 impl App {
     /// `None` if it is newer than the names.
     fn new(names: &[AppStatus], now: Time, seen: &AppSnapshot, bulk: bool) -> Option<Self> {
@@ -317,18 +325,13 @@ impl From<[Duration; Rule::ALL.len()]> for Waits {
 
 impl Storage {
     fn new(now: Time, times: &StorageTimes) -> Self {
-        let op = match times.op {
-            OpKind::Read => "read",
-            OpKind::Write => "write",
-            OpKind::Metadata => "metadata",
-        };
         let situation = match times.situation {
             Situation::Alone => "alone",
             Situation::Beside => "beside",
             Situation::InPieces => "pieces",
         };
         Self {
-            op: op.to_owned(),
+            op: op_name(times.op).to_owned(),
             size_bytes: times.size.0,
             situation: situation.to_owned(),
             requests: times.requests,

@@ -22,7 +22,7 @@ pub struct AtServer {
     pub policy: String,
     /// How long it was seen.
     pub seconds: f64,
-    /// Applications that had requests, once each.
+    /// Applications, once each.
     pub apps: Vec<App>,
 }
 
@@ -30,6 +30,13 @@ impl Span {
     /// Between two looks, over the servers that both saw. A server whose proxy started in between is left out, as its
     /// counters began anew.
     pub fn between(before: &[Status], after: &[Status]) -> Self {
+        let mut span = Self::of_all(before, after);
+        span.servers.iter_mut().for_each(|server| server.apps.retain(App::is_active));
+        span
+    }
+
+    /// The same with applications that had no requests.
+    pub fn of_all(before: &[Status], after: &[Status]) -> Self {
         let servers = after.iter().flat_map(|status| {
             status.servers.iter().filter_map(|now| {
                 let (up, then) = before.iter().find_map(|status| {
@@ -39,8 +46,8 @@ impl Span {
                 let seconds = Some(status.up_seconds - up).filter(|seconds| *seconds > 0.0)?;
                 let before: HashMap<&str, &App> = then.apps.iter().map(|app| (app.app.as_str(), app)).collect();
                 let since = now.apps.iter().map(|app| app.since(before.get(app.app.as_str()).copied()));
-                let apps = since.filter(App::is_active).collect();
-                Some(AtServer { name: now.server.clone(), policy: now.policy.clone(), seconds, apps })
+                let (name, policy) = (now.server.clone(), now.policy.clone());
+                Some(AtServer { name, policy, seconds, apps: since.collect() })
             })
         });
         let servers: Vec<AtServer> = servers.collect();

@@ -71,9 +71,9 @@ impl Store {
     pub(super) fn add(&mut self, at: u64, span: &Span) -> rusqlite::Result<()> {
         let transaction = self.connection.transaction()?;
         for server in &span.servers {
-            let (server, policy, seconds) = (&server.name, &server.policy, server.seconds);
-            for app in kept(server_apps(span, server)) {
-                let sample = Sample { at, seconds, server: server.clone(), policy: policy.clone(), app };
+            let AtServer { name: server, policy, seconds, apps } = server;
+            for app in kept(apps) {
+                let sample = Sample { at, seconds: *seconds, server: server.clone(), policy: policy.clone(), app };
                 insert(&transaction, 0, &sample)?;
             }
         }
@@ -95,16 +95,10 @@ fn create(path: &Path) {
     drop(OpenOptions::new().create(true).append(true).mode(0o600).open(path));
 }
 
-fn server_apps<'a>(span: &'a Span, name: &str) -> &'a [App] {
-    let found = span.servers.iter().find(|server| server.name == name);
-    found.map_or(&[], |AtServer { apps, .. }| apps)
-}
-
 /// Those whose requests took longest, without what is zero, and the sum of all others.
 fn kept(apps: &[App]) -> Vec<App> {
-    let took = |app: &App| app.works().into_iter().map(|work| work.wait_seconds + work.storage_seconds).sum::<f64>();
     let mut apps: Vec<App> = apps.to_vec();
-    apps.sort_by(|one, other| took(other).total_cmp(&took(one)));
+    apps.sort_by(|one, other| other.work().seconds().total_cmp(&one.work().seconds()));
     let mut others = apps.split_off(apps.len().min(APPS)).into_iter();
     if let Some(mut sum) = others.next() {
         OTHERS.clone_into(&mut sum.app);

@@ -2,11 +2,11 @@
 
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
-use vpfs_core::{Learned, LearnedCost, LearnedCosts, OpKind};
+use vpfs_core::{Learned, LearnedCost, LearnedCosts};
 use vpfs_proxy::{PeerReport, ServerStatus, Status};
 
 use super::family::{Family, Measured, put_all};
-use crate::api::ratio;
+use crate::api::{op_name, ratio};
 
 static BUILD: Family = Family::gauge("build_info", None, "The version of vpfs");
 
@@ -104,20 +104,12 @@ fn encode_costs(status: &Status, encoder: &mut DescriptorEncoder<'_>) -> std::fm
             let Some(Learned::Isolation(LearnedCosts { costs, .. })) = &snapshot.learned else { continue };
             for cost in costs.iter().filter(|cost| nanos(cost) > 0) {
                 let size = cost.size.0.to_string();
-                let labels = [("server", name.as_str()), ("op", op(cost.op)), ("size", &size)];
+                let labels = [("server", name.as_str()), ("op", op_name(cost.op)), ("size", &size)];
                 family.put(&mut metric, &labels, nanos(cost) as f64 / 1e9)?;
             }
         }
     }
     Ok(())
-}
-
-fn op(op: OpKind) -> &'static str {
-    match op {
-        OpKind::Read => "read",
-        OpKind::Write => "write",
-        OpKind::Metadata => "metadata",
-    }
 }
 
 fn encode_peers(peers: &[PeerReport], encoder: &mut DescriptorEncoder<'_>) -> std::fmt::Result {

@@ -117,11 +117,6 @@ impl Sets {
         names
     }
 
-    /// When the next one expires.
-    pub fn next_expiry(&self) -> Option<Time> {
-        self.by_name.values().map(|held| held.expires).min()
-    }
-
     /// All sets by name, and how long each still holds.
     pub fn iter(&self, now: Time) -> impl Iterator<Item = (&SetName, &SetText, Duration)> {
         self.by_name.iter().map(move |(name, held)| (name, &held.set.text, held.expires.since(now)))
@@ -227,10 +222,10 @@ mod tests {
         sets.put(secs(0), name("slurm"), set(1, &["1"])).unwrap();
         sets.put(secs(5), name("admin.x"), set(1, &["x"])).unwrap();
         sets.put(secs(6), name("slurm"), set(1, &["1"])).unwrap();
-        assert_eq!(sets.next_expiry(), Some(secs(15)));
+        assert_eq!(sets.expire(secs(14)), []);
         assert_eq!(sets.expire(secs(15)), [name("admin.x")]);
         assert_eq!(names(&sets), ["slurm:1"]);
-        assert_eq!((sets.expire(secs(16)), sets.next_expiry()), (vec![name("slurm")], None));
+        assert_eq!((sets.expire(secs(16)), names(&sets).len()), (vec![name("slurm")], 0));
     }
 
     #[test]
@@ -257,10 +252,11 @@ mod tests {
         sets.put(secs(105), name("admin.x"), set(1, &["x"])).unwrap();
         let json = sets.to_json();
         let read = |now| Sets::from_json(secs(now), json.as_bytes()).unwrap();
-        assert_eq!((names(&read(106)), read(106).next_expiry()), (names(&sets), Some(secs(110))));
+        assert_eq!((names(&read(109)), read(109).expire(secs(110))), (names(&sets), vec![name("slurm")]));
         assert_eq!(names(&read(110)), ["admin:x"]);
         assert_eq!(names(&read(115)).len(), 0);
-        assert_eq!(read(1).next_expiry(), Some(secs(11)), "the clock was set back");
+        let mut set_back = read(1);
+        assert_eq!((set_back.expire(secs(10)), set_back.expire(secs(11)).len()), (vec![], 2), "the clock was set back");
         for cut in 1..json.len() {
             assert!(Sets::from_json(secs(106), &json.as_bytes()[..cut]).is_err(), "cut at {cut}");
         }

@@ -43,12 +43,17 @@ impl Capacity {
     }
 }
 
-pub(super) fn read_cap(reader: &Reader<'_>, capacity: Option<Capacity>) -> Option<Cap> {
-    let [total, server] = ["cap", "server_cap"];
+/// Which one of two keys for the same rate the file has.
+fn scoped(reader: &Reader<'_>, [total, server]: [&'static str; 2]) -> (&'static str, Scope) {
     if reader.has(total) && reader.has(server) {
-        reader.refuse(server, "cannot be together with cap, which is for the sum over all servers; remove one");
+        let problem = format!("cannot be together with {total}, which is for the sum over all servers; remove one");
+        reader.refuse(server, problem);
     }
-    let (key, scope) = if reader.has(total) { (total, Scope::Total) } else { (server, Scope::Server) };
+    if reader.has(server) { (server, Scope::Server) } else { (total, Scope::Total) }
+}
+
+pub(super) fn read_cap(reader: &Reader<'_>, capacity: Option<Capacity>) -> Option<Cap> {
+    let (key, scope) = scoped(reader, ["cap", "server_cap"]);
     if reader.has("burst") && !reader.has(key) {
         reader.refuse("burst", "has no effect without cap or server_cap; add one or remove it");
     }
@@ -67,11 +72,8 @@ pub(super) fn read_cap(reader: &Reader<'_>, capacity: Option<Capacity>) -> Optio
 }
 
 pub(super) fn read_target(reader: &Reader<'_>) -> Option<Target> {
-    let [total, server, deadline] = ["target_rate", "server_target_rate", "deadline"];
-    if reader.has(total) && reader.has(server) {
-        reader.refuse(server, "cannot be together with target_rate, which is for the sum over all servers; remove one");
-    }
-    let (key, scope) = if reader.has(server) { (server, Scope::Server) } else { (total, Scope::Total) };
+    let deadline = "deadline";
+    let (key, scope) = scoped(reader, ["target_rate", "server_target_rate"]);
     if reader.has(key) && !reader.has(deadline) {
         reader.refuse(key, "has no effect without deadline; add it or remove this");
     }
@@ -83,11 +85,7 @@ pub(super) fn read_target(reader: &Reader<'_>) -> Option<Target> {
 }
 
 pub(super) fn read_minimum(reader: &Reader<'_>, cap: Option<vpfs_core::Cap>) -> Option<Minimum> {
-    let [total, server] = ["min_rate", "server_min_rate"];
-    if reader.has(total) && reader.has(server) {
-        reader.refuse(server, "cannot be together with min_rate, which is for the sum over all servers; remove one");
-    }
-    let (key, scope) = if reader.has(server) { (server, Scope::Server) } else { (total, Scope::Total) };
+    let (key, scope) = scoped(reader, ["min_rate", "server_min_rate"]);
     let rate = reader.number(key).map(Bytes)?;
     if cap.is_some_and(|cap| cap.scope() == scope && cap.bytes_per_second() < rate.0) {
         reader.refuse(key, "is more than its cap; lower it, or raise the cap");

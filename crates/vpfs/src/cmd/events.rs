@@ -4,21 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
-use vpfs_admin::EVENTS;
 use vpfs_admin::events::{Event, EventsReport};
 
-use super::asking::{Answer, Answers, Asking};
+use super::asking::{Answers, Asking};
 use super::runtime;
 use crate::exit::Exit;
 use crate::print::{plain, print};
-
-impl Answer for EventsReport {
-    const ROUTE: &str = EVENTS;
-
-    fn servers(&self) -> Vec<&str> {
-        self.servers.iter().map(String::as_str).collect()
-    }
-}
 
 /// How often the proxies are asked again.
 const EVERY: Duration = Duration::from_secs(1);

@@ -35,6 +35,7 @@ pub(crate) mod why;
 pub(crate) mod workload;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use ring::rand::{SecureRandom, SystemRandom};
 use vpfs_config::Protocol;
 
 use crate::exit::Exit;
@@ -49,6 +50,14 @@ fn protocol() -> impl TypedValueParser<Value = Protocol> {
 fn count(number: usize, what: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {what}{plural}")
+}
+
+/// Random bytes in hexadecimal digits.
+fn random_hex<const N: usize>() -> Result<String, Exit> {
+    let mut bytes = [0; N];
+    let filled = SystemRandom::new().fill(&mut bytes);
+    filled.map_err(|_| Exit::Failed("the system has no random numbers".to_owned()))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// The threads that a subcommand runs on.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use vpfs_admin::api::{App, Server, Status};
+use vpfs_admin::api::{App, Span, Status, Work};
 
 use crate::print::plain;
 
@@ -72,60 +72,6 @@ impl State {
     }
 }
 
-/// What was counted between two looks.
-#[derive(Clone, Default)]
-struct Sum {
-    weight: u32,
-    /// Of all servers that know it, and their number.
-    parts: (f64, u32),
-    is_exempt: bool,
-    due: f64,
-    got: f64,
-    held: f64,
-    work: Total,
-    queued: u64,
-    outstanding: u64,
-    released: u64,
-    has_cap: bool,
-    is_bulk: bool,
-}
-
-/// Of all requests of an application.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Total {
-    /// Data that they moved.
-    pub(super) bytes: u64,
-    /// Those that ended.
-    pub(super) requests: u64,
-    /// Their time in vpfs, ...
-    pub(super) wait: f64,
-    /// ... and in the storage, in seconds.
-    pub(super) storage: f64,
-}
-
-impl Total {
-    fn of(app: &App) -> Self {
-        let mut total = Self::default();
-        total.add(app);
-        total
-    }
-
-    /// Adds those of an application.
-    pub(super) fn add(&mut self, app: &App) {
-        for work in app.works() {
-            self.bytes += work.bytes;
-            self.requests += work.requests;
-            self.wait += work.wait_seconds;
-            self.storage += work.storage_seconds;
-        }
-    }
-
-    /// A sum of times, for each request; `None` if there were none.
-    pub(super) fn mean(&self, seconds: f64) -> Option<f64> {
-        (self.requests > 0).then(|| seconds / self.requests as f64)
-    }
-}
-
 /// A mean time for people; `-` if nothing had any.
 pub(super) fn time(seconds: Option<f64>) -> String {
     match seconds {
@@ -139,84 +85,61 @@ pub(super) fn time(seconds: Option<f64>) -> String {
 /// The applications by name, at the server called `server` or the sum of all. A server whose proxy started in between
 /// is left out, as its counters began anew.
 pub(super) fn rows(before: &[Status], after: &[Status], server: Option<&str>) -> Vec<Row> {
-    let (mut sums, mut servers, mut seconds) = (BTreeMap::<&str, Sum>::new(), 0_u32, 0.0_f64);
-    for status in after {
-        for now in status.servers.iter().filter(|found| server.is_none_or(|name| name == found.server)) {
-            let Some((up, then)) = find(before, &now.server).filter(|(up, _)| *up < status.up_seconds) else {
-                continue;
-            };
-            servers += 1;
-            seconds = seconds.max(status.up_seconds - up);
-            for app in &now.apps {
-                let then = then.apps.iter().find(|found| found.app == app.app);
-                add(sums.entry(&app.app).or_default(), app, then);
-            }
-        }
+    let mut span = Span::of_all(before, after);
+    span.servers.retain(|found| server.is_none_or(|name| name == found.name));
+    let seconds = span.servers.iter().map(|server| server.seconds).fold(f64::MIN_POSITIVE, f64::max);
+    let server_seconds = seconds * span.servers.len() as f64;
+    let mut apps = BTreeMap::<&str, Vec<&App>>::new();
+    for app in span.servers.iter().flat_map(|server| &server.apps) {
+        apps.entry(&app.app).or_default().push(app);
     }
-    let time = seconds.max(f64::MIN_POSITIVE);
-    sums.into_iter().map(|(app, sum)| row(app, &sum, time, time * f64::from(servers))).collect()
+    apps.into_iter().map(|(name, apps)| row(name, &apps, seconds, server_seconds)).collect()
 }
 
-fn find<'a>(statuses: &'a [Status], server: &str) -> Option<(f64, &'a Server)> {
-    statuses.iter().find_map(|status| {
-        let found = status.servers.iter().find(|found| found.server == server)?;
-        Some((status.up_seconds, found))
-    })
-}
-
-fn add(sum: &mut Sum, now: &App, then: Option<&App>) {
-    let (work, before) = (Total::of(now), then.map(Total::of).unwrap_or_default());
-    sum.weight = now.weight;
-    sum.parts = (sum.parts.0 + now.part, sum.parts.1 + 1);
-    sum.is_exempt |= now.exempt;
-    sum.due += now.due_seconds - then.map_or(0.0, |then| then.due_seconds);
-    sum.got += now.got_seconds - then.map_or(0.0, |then| then.got_seconds);
-    sum.held += now.held_seconds - then.map_or(0.0, |then| then.held_seconds);
-    sum.work.bytes += work.bytes.saturating_sub(before.bytes);
-    sum.work.requests += work.requests.saturating_sub(before.requests);
-    sum.work.wait += work.wait - before.wait;
-    sum.work.storage += work.storage - before.storage;
-    sum.released += now.released_requests.saturating_sub(then.map_or(0, |then| then.released_requests));
-    let works = [&now.read, &now.write, &now.metadata];
-    sum.queued += works.iter().map(|work| work.queued).sum::<u64>();
-    sum.outstanding += works.iter().map(|work| work.outstanding).sum::<u64>();
-    sum.has_cap |= now.has_cap;
-    sum.is_bulk |= now.bulk;
-}
-
-fn row(app: &str, sum: &Sum, seconds: f64, server_seconds: f64) -> Row {
-    let Total { bytes, requests, wait, storage } = sum.work;
+/// Of an application at several servers.
+fn row(name: &str, apps: &[&App], seconds: f64, server_seconds: f64) -> Row {
+    let sum = |of: fn(&App) -> f64| apps.iter().map(|app| of(app)).sum::<f64>();
+    let mut work = Work::default();
+    apps.iter().for_each(|app| work.add(&app.work()));
     Row {
-        app: plain(app),
-        weight: sum.weight,
-        part: sum.parts.0 / f64::from(sum.parts.1.max(1)),
-        due: sum.due / server_seconds,
-        got: sum.got / server_seconds,
-        bytes_per_second: bytes as f64 / seconds,
-        requests_per_second: requests as f64 / seconds,
-        wait_seconds: sum.work.mean(wait),
-        storage_seconds: sum.work.mean(storage),
-        queued: sum.queued,
-        outstanding: sum.outstanding,
-        state: state(sum),
+        app: plain(name),
+        weight: apps.last().map_or(0, |app| app.weight),
+        part: sum(|app| app.part) / apps.len() as f64,
+        due: sum(|app| app.due_seconds) / server_seconds,
+        got: sum(|app| app.got_seconds) / server_seconds,
+        bytes_per_second: work.bytes as f64 / seconds,
+        requests_per_second: work.requests as f64 / seconds,
+        wait_seconds: work.mean(work.wait_seconds),
+        storage_seconds: work.mean(work.storage_seconds),
+        queued: work.queued,
+        outstanding: work.outstanding,
+        state: state(apps),
     }
 }
 
-fn state(sum: &Sum) -> State {
-    match sum {
-        Sum { is_exempt: true, .. } => State::Exempt,
-        Sum { released: 1.., .. } => State::Released,
-        Sum { held, has_cap: true, .. } if *held > 0.0 => State::Capped,
-        Sum { held, .. } if *held > 0.0 => State::Paced,
-        Sum { work: Total { requests: 0, .. }, queued: 0, outstanding: 0, .. } => State::Idle,
-        Sum { is_bulk: true, .. } => State::Bulk,
-        _ => State::Active,
+fn state(apps: &[&App]) -> State {
+    let any = |is: fn(&App) -> bool| apps.iter().any(|app| is(app));
+    let is_held = any(|app| app.held_seconds > 0.0);
+    if any(|app| app.exempt) {
+        State::Exempt
+    } else if any(|app| app.released_requests > 0) {
+        State::Released
+    } else if is_held && any(|app| app.has_cap) {
+        State::Capped
+    } else if is_held {
+        State::Paced
+    } else if !any(App::is_active) {
+        State::Idle
+    } else if any(|app| app.bulk) {
+        State::Bulk
+    } else {
+        State::Active
     }
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use vpfs_admin::api::{Usage, Waits, Work};
+    use vpfs_admin::api::{Server, Usage, Waits};
 
     use super::*;
 
@@ -309,16 +232,17 @@ pub(super) mod tests {
 
     #[test]
     fn a_state_says_what_holds_it() {
-        let sum = Sum { held: 1.0, is_bulk: true, ..Sum::default() };
-        assert_eq!(state(&sum), State::Paced);
-        assert_eq!(state(&Sum { has_cap: true, ..sum.clone() }), State::Capped);
-        assert_eq!(state(&Sum { released: 1, ..sum.clone() }), State::Released);
-        assert_eq!(state(&Sum { is_exempt: true, ..sum }), State::Exempt);
-        assert_eq!(state(&Sum { queued: 1, ..Sum::default() }), State::Active);
+        let app = App { held_seconds: 1.0, ..status("s1", 1).servers.remove(0).apps.remove(0) };
+        let state = |app: &App| state(&[app]);
+        assert_eq!(state(&app), State::Paced);
+        assert_eq!(state(&App { has_cap: true, ..app.clone() }), State::Capped);
+        assert_eq!(state(&App { released_requests: 1, ..app.clone() }), State::Released);
+        assert_eq!(state(&App { held_seconds: 0.0, bulk: false, ..app.clone() }), State::Active);
+        assert_eq!(state(&App { exempt: true, ..app }), State::Exempt);
     }
 
     #[test]
     fn a_name_does_not_control_the_terminal() {
-        assert_eq!(row("a\u{1b}[2J", &Sum::default(), 1.0, 1.0).app, "a?[2J");
+        assert_eq!(row("a\u{1b}[2J", &[], 1.0, 1.0).app, "a?[2J");
     }
 }

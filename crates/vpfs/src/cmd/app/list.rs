@@ -5,21 +5,13 @@ use std::time::Duration;
 
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
-use vpfs_admin::{PushedSets, SETS};
+use vpfs_admin::PushedSets;
 use vpfs_config::sets::{AppText, IdText};
 
-use crate::cmd::asking::{Answer, Asking};
+use crate::cmd::asking::Asking;
 use crate::cmd::runtime;
 use crate::exit::Exit;
-use crate::print::{plain, print, roughly};
-
-impl Answer for PushedSets {
-    const ROUTE: &str = SETS;
-
-    fn servers(&self) -> Vec<&str> {
-        self.servers.iter().map(String::as_str).collect()
-    }
-}
+use crate::print::{plain, print, print_json, roughly};
 
 /// Show the applications that were pushed, and where servers differ
 #[derive(clap::Args)]
@@ -37,8 +29,7 @@ impl Ls {
         let config = self.asking.config()?;
         let told: Vec<PushedSets> = runtime()?.block_on(self.asking.answers(&config))?.told();
         if self.json {
-            let text = serde_json::to_string_pretty(&told);
-            return print(text.map_err(|error| Exit::Failed(error.to_string()))?);
+            return print_json(&told);
         }
         print(text(&told))
     }

@@ -3,20 +3,12 @@
 use std::time::Duration;
 
 use vpfs_admin::api::{History, Sample};
-use vpfs_admin::{HISTORY, route_of_history};
+use vpfs_admin::route_of_history;
 use vpfs_config::Config;
 
-use super::{Answer, Asking};
+use super::Asking;
 use crate::cmd::runtime;
 use crate::exit::Exit;
-
-impl Answer for History {
-    const ROUTE: &str = HISTORY;
-
-    fn servers(&self) -> Vec<&str> {
-        self.servers.iter().map(String::as_str).collect()
-    }
-}
 
 /// What several proxies have kept.
 pub(in super::super) struct Kept {

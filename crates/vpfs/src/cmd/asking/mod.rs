@@ -9,9 +9,12 @@ use std::path::PathBuf;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use serde::de::DeserializeOwned;
-use vpfs_admin::socket;
+use vpfs_admin::api::{History, Status};
+use vpfs_admin::events::EventsReport;
+use vpfs_admin::{EVENTS, HISTORY, PEERS, PushedSets, SETS, STATUS, socket};
 use vpfs_config::{Config, Server};
 use vpfs_core::ServerId;
+use vpfs_proxy::PeersReport;
 
 use crate::exit::Exit;
 use silence::{Silence, ask, ask_remote};
@@ -40,6 +43,29 @@ pub(super) trait Answer: DeserializeOwned {
 
     /// The names of its servers.
     fn servers(&self) -> Vec<&str>;
+}
+
+/// Answers that name their servers.
+macro_rules! answers {
+    ($($answer:ty => $route:expr),*) => {
+        $(impl Answer for $answer {
+            const ROUTE: &str = $route;
+
+            fn servers(&self) -> Vec<&str> {
+                self.servers.iter().map(String::as_str).collect()
+            }
+        })*
+    };
+}
+
+answers!(PushedSets => SETS, History => HISTORY, EventsReport => EVENTS, PeersReport => PEERS);
+
+impl Answer for Status {
+    const ROUTE: &str = STATUS;
+
+    fn servers(&self) -> Vec<&str> {
+        self.servers.iter().map(|server| server.server.as_str()).collect()
+    }
 }
 
 /// What proxies say, and why others that should do not.

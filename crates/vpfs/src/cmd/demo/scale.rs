@@ -12,6 +12,7 @@ use vpfs_testbed::client::{ClientOptions, CreateOptions};
 use vpfs_testbed::load::run::{Connections, RunOptions};
 
 use super::isolation::Experiment;
+use crate::cmd::count;
 use crate::cmd::workload::application::Application;
 
 /// The disk of the paper's storage nodes. Files were just written, so they are contiguous within a block group of EXT3.
@@ -43,7 +44,6 @@ pub(super) struct Scale {
     pub(super) protocol: Protocol,
     small_processes: u32,
     iterations: u32,
-    calls_per_burst: u64,
     think_write: Duration,
     think_read: Duration,
     writer_processes: u32,
@@ -67,7 +67,6 @@ impl Scale {
         protocol: Protocol::OrangeFs,
         small_processes: 8,
         iterations: 4,
-        calls_per_burst: 1,
         think_write: Duration::from_millis(750),
         think_read: Duration::from_millis(450),
         writer_processes: 56,
@@ -107,7 +106,8 @@ impl Scale {
     }
 
     fn small(&self) -> Application<Btio> {
-        let calls = self.calls_per_burst * u64::from(self.small_processes) * u64::from(self.iterations);
+        // One in each burst.
+        let calls = u64::from(self.small_processes) * u64::from(self.iterations);
         let plan = Btio {
             processes: self.small_processes,
             nodes: NODES.into(),
@@ -143,19 +143,17 @@ impl Scale {
 
     /// A description of the setup, for people.
     pub(super) fn describe(&self) -> String {
-        let bursts =
-            |call| format!("{} of {}", count(self.iterations.into(), "burst"), count(self.calls_per_burst, call));
+        let bursts = count(self.iterations as usize, "burst");
         format!(
             "{} with the disk model of vPFS+ §V-A (7200 rpm, 72 MB/s), D = {DEPTH}.\n\
-             Small application: {} processes, {}, then {}, {SMALL_CALL} B each, computation between.\n\
+             Small application: {} processes, {bursts} of 1 write, then {bursts} of 1 read, {SMALL_CALL} B each, \
+             computation between.\n\
              Checkpoint writer: {} processes, writes of {} MiB back to back.",
             match self.protocol {
                 Protocol::OrangeFs => format!("{} servers, each behind a proxy,", self.servers()),
                 Protocol::Nfs => "A server of NFSv3 behind a proxy".to_owned(),
             },
             self.small_processes,
-            bursts("write"),
-            bursts("read"),
             self.writer_processes,
             self.writer_call() >> 20,
         )
@@ -174,10 +172,6 @@ impl Scale {
             "writer_alone_seconds": self.writer_alone.as_secs_f64(),
         })
     }
-}
-
-fn count(number: u64, noun: &str) -> String {
-    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
 /// Target options with a separate user and separate hosts: 127.0.`network`.1 and following.

@@ -19,7 +19,7 @@ use super::asking::{Answer, Answers, Asking};
 use super::names::Names;
 use super::{check_connect, runtime};
 use crate::exit::Exit;
-use crate::print::print;
+use crate::print::{print, print_json};
 use finding::{Check, Finding, Verdict};
 
 pub(super) use finding::table;
@@ -62,10 +62,7 @@ impl Doctor {
         // A name server that hangs must not keep this from ending.
         runtime.shutdown_background();
         let findings = findings?;
-        print(match self.json {
-            true => serde_json::to_string_pretty(&findings).map_err(|error| Exit::Failed(error.to_string()))?,
-            false => finding::table(&findings).to_string(),
-        })?;
+        if self.json { print_json(&findings) } else { print(finding::table(&findings)) }?;
         match findings.iter().filter(|finding| finding.result == Verdict::Failed).count() {
             0 => Ok(()),
             1 => Err(Exit::Failed("one check failed".to_owned())),

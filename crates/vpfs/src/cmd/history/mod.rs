@@ -8,7 +8,7 @@ use vpfs_config::units::parse_duration;
 
 use super::asking::Asking;
 use crate::exit::Exit;
-use crate::print::{clock_time, print};
+use crate::print::{clock_time, print, print_json};
 use row::Row;
 
 /// Show what an application did and waited for
@@ -44,8 +44,7 @@ impl History {
     pub(crate) fn run(&self) -> Result<(), Exit> {
         let kept = self.asking.history(Some(&self.app), self.since)?;
         if self.json {
-            let text = serde_json::to_string_pretty(&kept.samples);
-            return print(text.map_err(|error| Exit::Failed(error.to_string()))?);
+            return print_json(&kept.samples);
         }
         if kept.samples.is_empty() {
             let begins =

@@ -29,19 +29,16 @@ impl<'a> Row<'a> {
 
     pub(super) fn of(sample: &'a Sample) -> Self {
         let Sample { at, seconds, server, app, .. } = sample;
-        let works = app.works();
-        let requests: u64 = works.iter().map(|work| work.requests).sum();
-        let bytes: u64 = works.iter().map(|work| work.bytes).sum();
-        let mean = |sum: f64| (requests > 0).then(|| sum / requests as f64);
+        let work = app.work();
         let seconds = seconds.max(f64::MIN_POSITIVE);
         Self {
             at: *at,
             seconds,
             server,
-            bytes_per_second: bytes as f64 / seconds,
-            requests_per_second: requests as f64 / seconds,
-            wait_seconds: mean(works.iter().map(|work| work.wait_seconds).sum()),
-            storage_seconds: mean(works.iter().map(|work| work.storage_seconds).sum()),
+            bytes_per_second: work.bytes as f64 / seconds,
+            requests_per_second: work.requests as f64 / seconds,
+            wait_seconds: work.mean(work.wait_seconds),
+            storage_seconds: work.mean(work.storage_seconds),
             due: app.due_seconds / seconds,
             got: app.got_seconds / seconds,
             rule: rule(&app.waits),

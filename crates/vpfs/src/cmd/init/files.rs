@@ -39,5 +39,5 @@ fn write_one(path: &Path, file: &NewFile) -> Result<(), Exit> {
     let opened = OpenOptions::new().write(true).create_new(true).mode(file.mode).open(path);
     opened
         .and_then(|mut opened| opened.write_all(file.text.as_bytes()))
-        .map_err(|error| Exit::Failed(format!("cannot write {}: {error}", path.display())))
+        .map_err(|error| Exit::cannot_write(path, &error))
 }

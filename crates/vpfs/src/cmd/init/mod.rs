@@ -15,6 +15,7 @@ use vpfs_config::{Config, Problem};
 use self::files::NewFile;
 use self::nfs::Export;
 use self::servers::Found;
+use super::count;
 use crate::exit::Exit;
 use crate::print::print;
 
@@ -100,10 +101,7 @@ impl Init {
 
     /// What an administrator does with the files.
     fn next_steps(&self, found: &Found<'_>, config: &Config) -> String {
-        let count = match config.servers.as_slice() {
-            [_] => "1 server".to_owned(),
-            servers => format!("{} servers", servers.len()),
-        };
+        let count = count(config.servers.len(), "server");
         let server = &config.servers[0];
         let name = &server.name;
         let copy = match self.certificates {

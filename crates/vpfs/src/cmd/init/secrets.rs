@@ -3,19 +3,15 @@
 use std::path::Path;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose};
-use ring::rand::{SecureRandom, SystemRandom};
 use vpfs_testbed::fsconfig::FsServer;
 
 use super::files::NewFile;
+use crate::cmd::random_hex;
 use crate::exit::Exit;
 
-/// A new shared key: 32 random bytes in hexadecimal digits.
+/// A new shared key.
 pub(super) fn key() -> Result<String, Exit> {
-    let mut secret = [0; 32];
-    let failed = |_| Exit::Failed("the system has no random numbers".into());
-    SystemRandom::new().fill(&mut secret).map_err(failed)?;
-    let digits: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(digits + "\n")
+    Ok(random_hex::<32>()? + "\n")
 }
 
 /// An authority, and a directory for each server with a certificate for its host.

@@ -146,8 +146,7 @@ impl Advise {
     fn show(&self, classes: &Classes, answer: &Answer) -> Result<(), Exit> {
         let shown = answer.shown();
         if let Some(page) = &self.html {
-            std::fs::write(page, picture::report(classes, &shown, &answer.rest(self.now.0)).html())
-                .map_err(|error| Exit::Failed(format!("cannot write {}: {error}", page.display())))?;
+            output::write_text(page, &picture::report(classes, &shown, &answer.rest(self.now.0)).html())?;
         }
         let is_printed = self.json.as_deref().is_some_and(|file| file.as_os_str() == "-");
         if let Some(file) = &self.json {

@@ -2,21 +2,12 @@
 
 mod table;
 
-use vpfs_admin::PEERS;
 use vpfs_proxy::PeersReport;
 
-use super::asking::{Answer, Asking};
+use super::asking::Asking;
 use super::runtime;
 use crate::exit::Exit;
-use crate::print::print;
-
-impl Answer for PeersReport {
-    const ROUTE: &str = PEERS;
-
-    fn servers(&self) -> Vec<&str> {
-        self.servers.iter().map(String::as_str).collect()
-    }
-}
+use crate::print::{print, print_json};
 
 /// Show which other proxies are there, and what applications got here and elsewhere
 ///
@@ -40,8 +31,7 @@ impl Peers {
         let config = self.asking.config()?;
         let reports: Vec<PeersReport> = runtime()?.block_on(self.asking.answers(&config))?.told();
         if self.json {
-            let text = serde_json::to_string_pretty(&reports);
-            return print(text.map_err(|error| Exit::Failed(error.to_string()))?);
+            return print_json(&reports);
         }
         reports.iter().try_for_each(|report| print(table::of(report, &config)))
     }

@@ -50,7 +50,7 @@ impl SupportBundle {
         let entries = entries?;
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.output);
         let written = file.and_then(|file| archive(file, &entries));
-        written.map_err(|error| Exit::Failed(format!("cannot write {}: {error}", self.output.display())))?;
+        written.map_err(|error| Exit::cannot_write(&self.output, &error))?;
         print(format_args!("wrote {}; look at it before you send it", self.output.display()))
     }
 

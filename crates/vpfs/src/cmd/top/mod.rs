@@ -7,23 +7,15 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tokio::runtime::Runtime;
-use vpfs_admin::{STATUS, api};
+use vpfs_admin::api;
 use vpfs_config::Config;
 
-use super::asking::{Answer, Answers, Asking};
+use super::asking::{Answers, Asking};
 use super::rows::{Row, rows};
 use super::runtime;
 use crate::exit::Exit;
-use crate::print::print;
+use crate::print::{print, print_json};
 use table::{Order, header, line, sort};
-
-impl Answer for api::Status {
-    const ROUTE: &str = STATUS;
-
-    fn servers(&self) -> Vec<&str> {
-        self.servers.iter().map(|server| server.server.as_str()).collect()
-    }
-}
 
 /// Show what each application gets, is due and waits for now
 ///
@@ -93,8 +85,7 @@ impl Top {
         let mut apps = rows(&before, &source.look()?.told(), None);
         sort(&mut apps, self.sort);
         if self.json {
-            let text = serde_json::to_string_pretty(&Document { interval_seconds: self.interval, apps });
-            return print(text.map_err(|error| Exit::Failed(error.to_string()))?);
+            return print_json(&Document { interval_seconds: self.interval, apps });
         }
         print(header())?;
         apps.iter().try_for_each(|row| print(line(row)))

@@ -9,13 +9,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ring::rand::{SecureRandom, SystemRandom};
 use tokio::net::TcpListener;
 use vpfs_admin::{Kept, PageKey, serve_page};
 use vpfs_proxy::Observer;
 
 use super::asking::Asking;
-use super::runtime;
+use super::{random_hex, runtime};
 use crate::exit::Exit;
 use crate::print::print;
 use crate::signals::Stop;
@@ -54,7 +53,8 @@ impl Web {
             let mut samples = Samples::of_history(&source).await;
             samples.look(&source).await?;
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, self.port)).await.map_err(failed)?;
-            let (address, key) = (listener.local_addr().map_err(failed)?, key()?);
+            // Other users of this host can connect to the port, but cannot guess this.
+            let (address, key) = (listener.local_addr().map_err(failed)?, random_hex::<16>()?);
             print(url(address, &key))?;
             tokio::select! {
                 () = serve(listener, PageKey::Text(key), samples, &source) => Ok(()),
@@ -92,14 +92,6 @@ async fn watch(source: &Source<'_>, samples: &Mutex<Samples>) {
         let _ = next.look(source).await;
         *samples.lock().unwrap_or_else(PoisonError::into_inner) = next;
     }
-}
-
-/// Other users of this host can connect to the port, but cannot guess this.
-fn key() -> Result<String, Exit> {
-    let mut bytes = [0; 16];
-    let filled = SystemRandom::new().fill(&mut bytes);
-    filled.map_err(|_| Exit::Failed("the system has no random numbers".to_owned()))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 fn url(address: SocketAddr, key: &str) -> String {

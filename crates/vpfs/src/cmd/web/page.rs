@@ -3,10 +3,11 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use vpfs_admin::api::Work;
 use vpfs_report::{Axis, Bar, Bars, Plot, Report, Section, Series, Table};
 
 use super::samples::Samples;
-use crate::cmd::rows::{Row, Total, time};
+use crate::cmd::rows::{Row, time};
 use crate::cmd::why::Matrix;
 use crate::print::plain;
 
@@ -85,7 +86,7 @@ fn waits(matrix: &Matrix) -> Section {
 /// Sums and lines of the applications that moved most.
 fn over_time(samples: &Samples) -> Section {
     let sums = sums(samples);
-    let picture = |title: &str, axis: Axis, value: fn(&Total, f64) -> Option<f64>| {
+    let picture = |title: &str, axis: Axis, value: fn(&Work, f64) -> Option<f64>| {
         let plot = Plot::new(title, Axis::linear("time before now", "min"), axis.include(0.0));
         let end = samples.list.back().map_or(0, |moment| moment.at);
         largest(&sums).into_iter().fold(plot, |plot, app| {
@@ -105,45 +106,40 @@ fn over_time(samples: &Samples) -> Section {
             "",
         )
         .figure(
-            picture("Wait in vpfs", Axis::linear("mean wait", "ms"), |did, _| Some(did.mean(did.wait)? * 1e3)),
+            picture("Wait in vpfs", Axis::linear("mean wait", "ms"), |did, _| Some(did.mean(did.wait_seconds)? * 1e3)),
             "For others that have a right to the storage, or for its own cap.",
         )
         .figure(
             picture("Time in the storage", Axis::linear("mean time", "ms"), |did, _| {
-                Some(did.mean(did.storage)? * 1e3)
+                Some(did.mean(did.storage_seconds)? * 1e3)
             }),
             "Longer than usual: the storage is slow, or others fill it.",
         )
 }
 
 /// The same as numbers, over all of that time.
-fn hour(sums: &BTreeMap<&str, Total>) -> Table {
+fn hour(sums: &BTreeMap<&str, Work>) -> Table {
     let table = Table::new(["application", "moved [MB]", "requests", "mean wait", "mean time in the storage"]);
     sums.iter().fold(table, |table, (app, sum)| {
         table.row([
             plain(app),
             format!("{:.1}", sum.bytes as f64 / 1e6),
             sum.requests.to_string(),
-            time(sum.mean(sum.wait)),
-            time(sum.mean(sum.storage)),
+            time(sum.mean(sum.wait_seconds)),
+            time(sum.mean(sum.storage_seconds)),
         ])
     })
 }
 
-fn sums(samples: &Samples) -> BTreeMap<&str, Total> {
-    let mut sums = BTreeMap::<&str, Total>::new();
-    for (app, did) in samples.list.iter().flat_map(|moment| &moment.did) {
-        let sum = sums.entry(app).or_default();
-        sum.bytes += did.bytes;
-        sum.requests += did.requests;
-        sum.wait += did.wait;
-        sum.storage += did.storage;
-    }
+fn sums(samples: &Samples) -> BTreeMap<&str, Work> {
+    let mut sums = BTreeMap::<&str, Work>::new();
+    let all = samples.list.iter().flat_map(|moment| &moment.did);
+    all.for_each(|(app, did)| sums.entry(app).or_default().add(did));
     sums
 }
 
 /// The names of the applications that moved most, in the order of their names.
-fn largest<'a>(sums: &BTreeMap<&'a str, Total>) -> Vec<&'a str> {
+fn largest<'a>(sums: &BTreeMap<&'a str, Work>) -> Vec<&'a str> {
     let mut names: Vec<&str> = sums.keys().copied().collect();
     names.sort_by_key(|name| Reverse(sums[name].bytes + sums[name].requests));
     names.truncate(LINES);

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use vpfs_admin::api::{App, History, Sample, Span, Status};
+use vpfs_admin::api::{App, History, Sample, Span, Status, Work};
 use vpfs_admin::events::{Event, EventsReport};
 use vpfs_admin::{EVENTS, PEERS, STATUS, route_of_history};
 use vpfs_proxy::{PeerReport, PeersReport};
 
 use super::source::Source;
-use crate::cmd::rows::{Row, Total, rows};
+use crate::cmd::rows::{Row, rows};
 use crate::cmd::why::Matrix;
 use crate::exit::Exit;
 use crate::print::now;
@@ -22,7 +22,7 @@ pub(super) struct Moment {
     /// How long it is.
     pub(super) seconds: f64,
     /// By name.
-    pub(super) did: BTreeMap<String, Total>,
+    pub(super) did: BTreeMap<String, Work>,
 }
 
 /// At most an hour, and what was said last.
@@ -48,9 +48,7 @@ impl Samples {
     pub(super) async fn of_history(source: &Source<'_>) -> Self {
         let mut moments = BTreeMap::new();
         let sums = histories(None, source).await;
-        let mut apps: BTreeMap<String, Total> = BTreeMap::new();
-        sums.iter().for_each(|sample| apps.entry(sample.app.app.clone()).or_default().add(&sample.app));
-        for app in most(apps).keys() {
+        for app in most(sums.iter().map(|sample| &sample.app)).keys() {
             let samples = histories(Some(app), source).await;
             samples.iter().for_each(|sample| add_sample(&mut moments, sample));
         }
@@ -82,7 +80,11 @@ impl Samples {
         self.rows.truncate(Self::APPS);
         let span = Span::between(&before, &self.statuses);
         self.matrix = Matrix::of(&span, Self::APPS);
-        self.list.push_back(Moment { at, seconds: span.seconds, did: most(totals(&span)) });
+        self.list.push_back(Moment {
+            at,
+            seconds: span.seconds,
+            did: most(span.servers.iter().flat_map(|server| &server.apps)),
+        });
         while self.list.front().is_some_and(|oldest| oldest.at + Self::KEPT_FOR.as_secs() < at) {
             self.list.pop_front();
         }
@@ -100,23 +102,17 @@ fn add_sample(moments: &mut BTreeMap<u64, Moment>, sample: &Sample) {
     let moment = moments.entry(sample.at.div_ceil(10)).or_default();
     moment.at = moment.at.max(sample.at);
     moment.seconds = moment.seconds.max(sample.seconds);
-    moment.did.entry(sample.app.app.clone()).or_default().add(&sample.app);
+    moment.did.entry(sample.app.app.clone()).or_default().add(&sample.app.work());
 }
 
-fn totals(span: &Span) -> BTreeMap<String, Total> {
-    let mut sums = BTreeMap::<String, Total>::new();
-    let apps = span.servers.iter().flat_map(|server| &server.apps);
-    apps.for_each(|app: &App| sums.entry(app.app.clone()).or_default().add(app));
-    sums
-}
-
-/// Those whose requests took longest.
-fn most(sums: BTreeMap<String, Total>) -> BTreeMap<String, Total> {
-    let mut list: Vec<(String, Total)> = sums.into_iter().collect();
-    let took = |total: &Total| total.wait + total.storage;
-    list.sort_by(|(_, one), (_, other)| took(other).total_cmp(&took(one)));
+/// The sums of those whose requests took longest.
+fn most<'a>(apps: impl Iterator<Item = &'a App>) -> BTreeMap<String, Work> {
+    let mut sums = BTreeMap::<&str, Work>::new();
+    apps.for_each(|app| sums.entry(&app.app).or_default().add(&app.work()));
+    let mut list: Vec<(&str, Work)> = sums.into_iter().collect();
+    list.sort_by(|(_, one), (_, other)| other.seconds().total_cmp(&one.seconds()));
     list.truncate(Samples::APPS);
-    list.into_iter().collect()
+    list.into_iter().map(|(app, work)| (app.to_owned(), work)).collect()
 }
 
 #[cfg(test)]
@@ -147,8 +143,12 @@ mod tests {
 
     #[test]
     fn memory_is_bounded() {
-        let total = |took| Total { wait: f64::from(took), ..Total::default() };
-        let kept = most((0..100).map(|app| (format!("a{app}"), total(app))).collect());
+        let app = |number: u32| {
+            let app = sample(1, "s1").app;
+            App { app: format!("a{number}"), read: Work { wait_seconds: number.into(), ..app.read }, ..app }
+        };
+        let apps: Vec<App> = (0..100).map(app).collect();
+        let kept = most(apps.iter());
         assert_eq!((kept.len(), kept.contains_key("a99"), kept.contains_key("a67")), (Samples::APPS, true, false));
     }
 }

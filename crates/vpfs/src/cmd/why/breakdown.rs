@@ -104,13 +104,12 @@ impl Breakdown {
     }
 
     fn add(&mut self, app: &App) {
-        for work in app.works() {
-            self.requests += work.requests;
-            self.queued += work.queued;
-            self.outstanding += work.outstanding;
-            self.bytes += work.bytes;
-            self.request_seconds += work.wait_seconds + work.storage_seconds;
-        }
+        let work = app.work();
+        self.requests += work.requests;
+        self.queued += work.queued;
+        self.outstanding += work.outstanding;
+        self.bytes += work.bytes;
+        self.request_seconds += work.seconds();
         self.data_requests += app.read.requests + app.write.requests;
         self.waits.share_seconds += app.waits.share_seconds;
         self.waits.cap_seconds += app.waits.cap_seconds;

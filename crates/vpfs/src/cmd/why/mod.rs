@@ -15,7 +15,7 @@ use vpfs_config::units::parse_duration;
 use super::asking::Asking;
 use super::runtime;
 use crate::exit::Exit;
-use crate::print::{clock_time, now, print};
+use crate::print::{clock_time, now, print, print_json};
 #[cfg(test)]
 pub(super) use breakdown::tests::app as example;
 
@@ -97,7 +97,7 @@ impl Why {
         };
         if self.json {
             let (cause, got_its_due) = (Cause::of(&breakdown), breakdown.got_its_due());
-            return json(&Answer { interval_seconds: span.seconds, cause, got_its_due, breakdown: &breakdown });
+            return print_json(&Answer { interval_seconds: span.seconds, cause, got_its_due, breakdown: &breakdown });
         }
         print(text::of(&breakdown, span))
     }
@@ -105,7 +105,7 @@ impl Why {
     fn show_all(&self, span: &Span) -> Result<(), Exit> {
         let all: Vec<Breakdown> = span.apps().into_iter().filter_map(|app| Breakdown::of(span, app)).collect();
         if self.json {
-            return json(&all);
+            return print_json(&all);
         }
         print(matrix::of(&all, span))
     }
@@ -155,8 +155,4 @@ fn unknown(app: &str, span: &Span) -> String {
     }
     let known = span.apps().into_iter().take(10).collect::<Vec<_>>().join(", ");
     format!("no application {app:?} here; there are {known} (`vpfs top` shows all)")
-}
-
-fn json(value: &impl Serialize) -> Result<(), Exit> {
-    print(serde_json::to_string_pretty(value).map_err(|error| Exit::Failed(error.to_string()))?)
 }

@@ -13,15 +13,15 @@ mod target;
 pub(crate) mod trace;
 
 use std::io::ErrorKind;
-use std::sync::Arc;
 
 use vpfs_core::Bytes;
 use vpfs_model::plan::{Plan, PlanError};
 use vpfs_testbed::load::measure::Report;
-use vpfs_testbed::load::run::{Run, RunError, RunOptions};
+use vpfs_testbed::load::run::{RunError, RunOptions};
 
 use crate::exit::Exit;
 use crate::print::print;
+use application::Application;
 use progress::ProgressLine;
 use target::Target;
 pub(crate) use target::variable_strips;
@@ -92,15 +92,13 @@ impl<P: Plan + Clone + serde::Serialize + 'static> Job<'_, P> {
     }
 
     async fn once(&self, options: RunOptions, repetition: u32) -> Result<Report, RunError> {
-        let run = Run::prepare(Arc::new(self.plan.clone()), options).await?;
-        let handle = run.handle();
+        let run = Application { plan: self.plan.clone(), options }.prepare().await?;
         let title = match self.target.repetitions {
             1 => self.name.to_owned(),
             all => format!("{} {repetition}/{all}", self.name),
         };
         let line = ProgressLine::start(self.target.quiet);
-        let describe = || format!("{title}: {}", progress::describe(&handle));
-        let report = line.follow(run.execute(), describe).await;
+        let report = application::run(run, &title, &line).await;
         line.clear();
         report
     }

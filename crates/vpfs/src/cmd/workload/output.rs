@@ -1,7 +1,6 @@
 //! Output of results: tables on standard output, JSON in a file, wrong data on standard error and in the exit code.
 
 use std::fs::{self, OpenOptions};
-use std::io;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -44,7 +43,7 @@ pub(crate) fn write(path: &Path, document: &Value) -> Result<(), Exit> {
 
 /// Writes a file.
 pub(crate) fn write_text(path: &Path, text: &str) -> Result<(), Exit> {
-    fs::write(path, text).map_err(|error| cannot_write(path, &error))
+    fs::write(path, text).map_err(|error| Exit::cannot_write(path, &error))
 }
 
 /// Fails now if what a long run finds could not be written to this file then; leaves it as it is.
@@ -53,12 +52,8 @@ pub(crate) fn check(path: &Path) -> Result<(), Exit> {
         return Ok(());
     }
     let is_new = !path.exists();
-    OpenOptions::new().append(true).create(true).open(path).map_err(|error| cannot_write(path, &error))?;
-    if is_new { fs::remove_file(path).map_err(|error| cannot_write(path, &error)) } else { Ok(()) }
-}
-
-fn cannot_write(path: &Path, error: &io::Error) -> Exit {
-    Exit::Failed(format!("cannot write {}: {error}", path.display()))
+    OpenOptions::new().append(true).create(true).open(path).map_err(|error| Exit::cannot_write(path, &error))?;
+    if is_new { fs::remove_file(path).map_err(|error| Exit::cannot_write(path, &error)) } else { Ok(()) }
 }
 
 /// Fails if data read back differs from what was written, and reports where.

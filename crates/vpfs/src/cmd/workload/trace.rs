@@ -26,7 +26,7 @@ pub(crate) struct TraceFile {
 impl TraceFile {
     /// Replaces an existing file.
     pub(crate) fn create(path: &Path) -> Result<Self, Exit> {
-        let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
+        let file = File::create(path).map_err(|error| Exit::cannot_write(path, &error))?;
         let mut trace = Self { path: path.to_owned(), out: BufWriter::new(file), failed: None };
         trace.line(CsvLine::Header);
         Ok(trace)
@@ -45,12 +45,8 @@ impl TraceFile {
     /// Fails if anything could not be written.
     pub(crate) fn finish(mut self) -> Result<(), Exit> {
         let flushed = self.out.flush();
-        self.failed.map_or(flushed, Err).map_err(|error| cannot_write(&self.path, &error))
+        self.failed.map_or(flushed, Err).map_err(|error| Exit::cannot_write(&self.path, &error))
     }
-}
-
-fn cannot_write(path: &Path, error: &std::io::Error) -> Exit {
-    Exit::Failed(format!("cannot write {}: {error}", path.display()))
 }
 
 /// Writes what runs report, beside them.
