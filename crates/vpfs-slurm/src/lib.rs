@@ -1,5 +1,5 @@
-//! Running jobs of Slurm to a set of applications, without I/O: [`Jobs::parse`] reads what `squeue --json` prints,
-//! [`Settings`] are the rules of slurm.toml, and [`build`] makes the set of both for proxies, [`build_for_mounts`] those
+//! Running jobs of Slurm to a set of applications, without I/O: [`Jobs::parse`] reads what `squeue --json` prints, and
+//! [`Settings`] are the rules of slurm.toml. [`build`] makes the set of both for proxies, [`build_for_mounts`] those
 //! for mounts.
 //!
 //! Names and comments of jobs are text of users: nothing of them gets into a set but what rules take, and of that only
