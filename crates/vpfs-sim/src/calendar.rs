@@ -14,7 +14,7 @@ pub(crate) enum Event {
     /// A request reaches the proxy of a server.
     Arrive { server: u32, part: u32 },
     /// Enough of a write's data has arrived at the server for its device to start.
-    Submit { server: u32, part: u32 },
+    Submit { server: u32, service: u32 },
     /// The device of a server has completed something.
     DeviceWake { server: u32 },
     /// The metadata service of a server has completed something.

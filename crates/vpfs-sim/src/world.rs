@@ -154,8 +154,8 @@ impl World {
             Event::Start { app } => self.start(app),
             Event::Resume { process } => self.resume(process),
             Event::Arrive { server, part } => self.arrive(server, part),
-            Event::Submit { server, part } => {
-                self.servers[server as usize].submit(self.now, part, &mut self.nodes, &mut self.calendar);
+            Event::Submit { server, service } => {
+                self.servers[server as usize].submit(self.now, service, &mut self.nodes, &mut self.calendar);
                 Ok(())
             }
             Event::DeviceWake { server } => {
@@ -388,14 +388,7 @@ impl World {
             dispatched: self.now,
             slots: 0,
             request: None,
-            data_here: self.now,
-            received: 0,
-            pieces: None,
-            began: self.now,
-            begun: 0,
-            served: 0,
             stored: 0,
-            stored_since: self.now,
         };
         self.measures[process.app as usize].send(server);
         let target = &mut self.servers[server as usize];
