@@ -43,7 +43,8 @@ impl Proxy {
             self.node.remember(now, &learned);
         }
         self.wake = None;
-        let here = parts.iter_mut().filter_map(|(key, part)| part.request.take().map(|_| (key, &*part)));
+        let here = parts.iter_mut().filter(|(_, part)| part.server == self.number);
+        let here = here.filter_map(|(key, part)| part.request.take().map(|_| (key, &*part)));
         let waiting = here.filter(|(_, part)| part.slots == 0).map(|(key, part)| (part.arrived, key));
         let mut waiting: Vec<(Time, usize)> = waiting.collect();
         waiting.sort_unstable();

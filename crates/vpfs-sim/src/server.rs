@@ -23,6 +23,7 @@ pub(crate) const FLOW_BUFFER: u64 = 256 << 10;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     pub(crate) call: u32,
+    pub(crate) server: u32,
     pub(crate) app: AppId,
     pub(crate) op: OpKind,
     /// Zero for metadata.
@@ -133,9 +134,16 @@ impl NodeLink {
     }
 }
 
+/// What servers act on beside themselves. The parts of all servers are in one table, where a new one takes the place of
+/// one that was complete a moment ago, and is still in the processor's cache.
+pub(crate) struct Shared<'a> {
+    pub(crate) nodes: &'a mut [NodeLink],
+    pub(crate) calendar: &'a mut Calendar,
+    pub(crate) parts: &'a mut Slab<Part>,
+}
+
 pub(crate) struct Server {
     pub(crate) number: u32,
-    pub(crate) parts: Slab<Part>,
     services: Slab<Service>,
     device: Box<dyn Device>,
     /// The service to which each access belongs, and its bytes.
@@ -194,7 +202,6 @@ impl Server {
         };
         Self {
             number,
-            parts: Slab::new(),
             services: Slab::new(),
             device: match group.stalls {
                 None => group.device.build(),
@@ -231,10 +238,9 @@ impl Server {
         now: Time,
         part: u32,
         dispatch: &Dispatch,
-        nodes: &mut [NodeLink],
-        calendar: &mut Calendar,
+        shared: &mut Shared<'_>,
     ) -> Result<(), Check> {
-        let entry = &mut self.parts[part as usize];
+        let entry = &mut shared.parts[part as usize];
         (entry.dispatched, entry.slots) = (now, dispatch.slot_cost.get());
         let entry = *entry;
         self.usage.backfilled += u64::from(dispatch.backfilled);
@@ -244,18 +250,18 @@ impl Server {
                 let id = self.metadata.submit(now, entry.metadata);
                 self.in_metadata.insert(id, part);
                 self.usage.metadata_busy_since.get_or_insert(now);
-                self.collect_metadata(now, calendar);
+                self.collect_metadata(now, shared);
             }
             OpKind::Read => {
                 self.usage.data_slots += entry.slots;
                 let service = self.serve(Service::new(now, part, IoKind::Read, &entry, dispatch.pieces));
-                self.submit(now, service, nodes, calendar);
+                self.submit(now, service, shared);
             }
             OpKind::Write => {
                 self.usage.data_slots += entry.slots;
                 let service = self.serve(Service::new(now, part, IoKind::Write, &entry, dispatch.pieces));
                 // Tells the client that it may send.
-                self.receive(now + self.link.latency * 2, service, nodes, calendar);
+                self.receive(now + self.link.latency * 2, service, shared);
             }
         }
         let waited = now.since(entry.arrived);
@@ -268,19 +274,19 @@ impl Server {
 
     /// The client sends a write's data, or its next piece, from `earliest` on. A connection has one piece underway, so
     /// connections share the link piece by piece.
-    fn receive(&mut self, earliest: Time, service: u32, nodes: &mut [NodeLink], calendar: &mut Calendar) {
+    fn receive(&mut self, earliest: Time, service: u32, shared: &mut Shared<'_>) {
         let entry = &mut self.services[service as usize];
         let len = self.flow.piece(entry).min(entry.bytes - entry.received);
-        let sender = nodes.get_mut(entry.node as usize).map(|node| &mut node.sending);
+        let sender = shared.nodes.get_mut(entry.node as usize).map(|node| &mut node.sending);
         let Span { begin, end } = reserve_both(sender, &mut self.inward, earliest, len);
         entry.received += len;
         entry.data_here = end;
         let first_here = (begin + self.link.transfer_time(len.min(FLOW_BUFFER))).min(end);
-        calendar.push(first_here, Event::Submit { server: self.number, service });
+        shared.calendar.push(first_here, Event::Submit { server: self.number, service });
     }
 
     /// Passes an access, or its next piece, to the device.
-    pub(crate) fn submit(&mut self, now: Time, service: u32, nodes: &mut [NodeLink], calendar: &mut Calendar) {
+    pub(crate) fn submit(&mut self, now: Time, service: u32, shared: &mut Shared<'_>) {
         let (flow, entry) = (self.flow, &mut self.services[service as usize]);
         let (offset, len) = entry.next_piece(flow);
         if entry.begun == 0 {
@@ -292,25 +298,25 @@ impl Server {
         entry.begun += len;
         if let Some(pieces) = entry.pieces.filter(|_| entry.begun < entry.bytes) {
             let next_at = pieces.next_at(entry.began, entry.begun, entry.bytes);
-            calendar.push(next_at, Event::Submit { server: self.number, service });
+            shared.calendar.push(next_at, Event::Submit { server: self.number, service });
         }
         let io = Io { kind: entry.kind, object: entry.object, offset, len };
         let id = self.device.submit(now, io);
         self.in_device.insert(id, (service, len));
         self.usage.device_busy_since.get_or_insert(now);
-        self.go_on(now, service, nodes, calendar);
-        self.collect(now, nodes, calendar);
+        self.go_on(now, service, shared);
+        self.collect(now, shared);
     }
 
     /// Moves the next piece of a request, if a buffer is free and none is underway.
-    fn go_on(&mut self, now: Time, service: u32, nodes: &mut [NodeLink], calendar: &mut Calendar) {
+    fn go_on(&mut self, now: Time, service: u32, shared: &mut Shared<'_>) {
         let entry = &self.services[service as usize];
         match entry.kind {
             IoKind::Write if entry.received == entry.begun && self.flow.has_room(entry, entry.received) => {
-                self.receive(now, service, nodes, calendar);
+                self.receive(now, service, shared);
             }
             IoKind::Read if self.flow.has_room(entry, entry.begun) => {
-                calendar.push(now, Event::Submit { server: self.number, service });
+                shared.calendar.push(now, Event::Submit { server: self.number, service });
             }
             _ => {}
         }
@@ -329,28 +335,28 @@ impl Server {
     }
 
     /// The device has completed something, unless its schedule changed in the meantime.
-    pub(crate) fn device_wake(&mut self, now: Time, nodes: &mut [NodeLink], calendar: &mut Calendar) {
+    pub(crate) fn device_wake(&mut self, now: Time, shared: &mut Shared<'_>) {
         if self.device_wake == Some(now) {
             self.device_wake = None;
-            self.collect(now, nodes, calendar);
+            self.collect(now, shared);
         }
     }
 
     /// The metadata service has completed something, unless its schedule changed in the meantime.
-    pub(crate) fn metadata_wake(&mut self, now: Time, calendar: &mut Calendar) {
+    pub(crate) fn metadata_wake(&mut self, now: Time, shared: &mut Shared<'_>) {
         if self.metadata_wake == Some(now) {
             self.metadata_wake = None;
-            self.collect_metadata(now, calendar);
+            self.collect_metadata(now, shared);
         }
     }
 
     /// Takes the completed operations of the metadata service.
-    fn collect_metadata(&mut self, now: Time, calendar: &mut Calendar) {
+    fn collect_metadata(&mut self, now: Time, shared: &mut Shared<'_>) {
         while let Some(done) = self.metadata.poll_completed(now) {
             let part = self.in_metadata.remove(done.id).expect("an operation completes once");
-            let entry = &mut self.parts[part as usize];
+            let entry = &mut shared.parts[part as usize];
             entry.stored = now.nanos_since(entry.dispatched);
-            calendar.push(now, Event::Complete { server: self.number, part });
+            shared.calendar.push(now, Event::Complete { server: self.number, part });
         }
         if self.metadata.outstanding() == 0
             && let Some(since) = self.usage.metadata_busy_since.take()
@@ -361,12 +367,12 @@ impl Server {
             && self.metadata_wake != Some(at)
         {
             self.metadata_wake = Some(at);
-            calendar.push(at, Event::MetadataWake { server: self.number });
+            shared.calendar.push(at, Event::MetadataWake { server: self.number });
         }
     }
 
     /// Takes the completed accesses of the device, and sends the data that was read.
-    fn collect(&mut self, now: Time, nodes: &mut [NodeLink], calendar: &mut Calendar) {
+    fn collect(&mut self, now: Time, shared: &mut Shared<'_>) {
         while let Some(done) = self.device.poll_completed(now) {
             let (service, len) = self.in_device.remove(done.id).expect("an access completes once");
             let entry = &mut self.services[service as usize];
@@ -376,15 +382,15 @@ impl Server {
             }
             let is_last = entry.served == entry.bytes;
             if entry.kind == IoKind::Read && (is_last || self.flow.is_buffered(entry)) {
-                self.reply(done.at, service, len, nodes);
+                self.reply(done.at, service, len, shared.nodes);
             }
             if is_last {
                 let Service { part, data_here, stored, .. } = self.services.remove(service as usize);
-                self.parts[part as usize].stored = stored;
+                shared.parts[part as usize].stored = stored;
                 let complete = data_here.max(done.at).max(now);
-                calendar.push(complete, Event::Complete { server: self.number, part });
+                shared.calendar.push(complete, Event::Complete { server: self.number, part });
             } else {
-                self.go_on(now, service, nodes, calendar);
+                self.go_on(now, service, shared);
             }
         }
         if self.device.outstanding() == 0
@@ -392,7 +398,7 @@ impl Server {
         {
             self.usage.device_busy += now.since(since);
         }
-        self.arm_device(now, calendar);
+        self.arm_device(now, shared.calendar);
     }
 
     /// Sends a piece that was read; or all that was, the last flow buffer when the device is done and the others
@@ -408,8 +414,7 @@ impl Server {
     }
 
     /// An operation is complete on the wire.
-    pub(crate) fn complete(&mut self, part: u32) -> Part {
-        let entry = self.parts.remove(part as usize);
+    pub(crate) fn complete(&mut self, entry: &Part) {
         self.usage.bytes += entry.bytes;
         self.usage.requests += 1;
         match entry.op {
@@ -417,7 +422,6 @@ impl Server {
             OpKind::Metadata => self.usage.metadata_slots -= entry.slots,
             OpKind::Read | OpKind::Write => self.usage.data_slots -= entry.slots,
         }
-        entry
     }
 
     fn arm_device(&mut self, now: Time, calendar: &mut Calendar) {
