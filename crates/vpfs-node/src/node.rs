@@ -58,15 +58,15 @@ pub struct Node<W> {
     server: ServerId,
     requests: Requests<W>,
     scheduler: Policy,
-    peers: Option<Peers>,
+    peers: Option<Box<Peers>>,
     /// For when they are needed.
-    peer_settings: Option<PeerSettings>,
+    peer_settings: Option<Box<PeerSettings>>,
     /// What is for the sum over all servers, in bytes per second.
     sums: BTreeMap<(Member, TotalKind), u64>,
     flows: Flows,
     costs: Costs,
     /// `None` if nobody looks at them.
-    accounts: Option<Accounts>,
+    accounts: Option<Box<Accounts>>,
     /// Requests of exempt applications since the last [`Node::drain`].
     passing: Vec<RequestKey>,
     /// The time of the latest input.
@@ -81,11 +81,11 @@ impl<W> Node<W> {
             requests: Requests::new(),
             scheduler: Policy::new(&settings.policy, EVENTS),
             peers: None,
-            peer_settings: settings.peers.clone(),
+            peer_settings: settings.peers.clone().map(Box::new),
             sums: BTreeMap::new(),
             flows: Flows::default(),
             costs: Costs::new(settings.metadata_cost),
-            accounts: Some(Accounts::default()),
+            accounts: Some(Box::default()),
             passing: Vec::new(),
             latest: now,
         };
@@ -118,7 +118,7 @@ impl<W> Node<W> {
 
     /// Changes policy and costs; no queued or dispatched request is lost.
     pub fn reconfigure(&mut self, now: Time, settings: &NodeSettings) {
-        self.peer_settings.clone_from(&settings.peers);
+        self.peer_settings = settings.peers.clone().map(Box::new);
         if let (Some(peers), Some(settings)) = (&mut self.peers, &settings.peers) {
             peers.set_members(now, &settings.servers);
             self.set_reach(now);
@@ -191,7 +191,7 @@ impl<W> Node<W> {
         let needs_peers = self.settings().needs_peers(self.sums.keys().map(|(_, kind)| *kind));
         if needs_peers != self.peers.is_some() {
             let settings = self.peer_settings.as_ref().filter(|_| needs_peers);
-            self.peers = settings.and_then(|settings| Peers::new(now, self.server, settings));
+            self.peers = settings.and_then(|settings| Peers::new(now, self.server, settings)).map(Box::new);
             self.set_reach(now);
             self.forget_parts(now);
         }
@@ -211,7 +211,7 @@ impl<W> Node<W> {
     }
 
     fn set_reach(&mut self, now: Time) {
-        self.scheduler.set_reach(now, self.peers.as_ref().map_or(Reach::ALONE, Peers::reach));
+        self.scheduler.set_reach(now, self.peers.as_ref().map_or(Reach::ALONE, |peers| peers.reach()));
     }
 
     /// Until they are found anew, if servers take parts at all.
@@ -486,7 +486,7 @@ impl<W> Node<W> {
         let peers = self.peers.as_ref();
         // Without peers, nobody needs to know that an application left.
         let left = peers.and_then(|_| self.flows.poll_timeout());
-        [self.scheduler.poll_timeout(), peers.and_then(Peers::poll_timeout), left].into_iter().flatten().min()
+        [self.scheduler.poll_timeout(), peers.and_then(|peers| peers.poll_timeout()), left].into_iter().flatten().min()
     }
 
     /// All that is known at this moment, of no application if it is [`Node::without_accounts`]. O(applications).
