@@ -6,7 +6,7 @@ use std::time::Duration;
 use vpfs_core::Time;
 use vpfs_core::hash::mix;
 
-use super::neighbours::{Linked, Neighbours, end_of};
+use super::neighbours::{Linked, Neighbours, chain, end_of};
 use super::outstanding::Outstanding;
 use super::units::transfer_time;
 use super::{Completion, Device, Io, IoId};
@@ -202,34 +202,32 @@ impl Hdd {
 
     /// Fills the command queue and starts the next access, if there is one.
     fn start_next(&mut self, now: Time) {
-        self.release_followers();
+        let follower = self.release_followers();
         while self.queue.len() < self.profile.command_queue.max(1)
             && let Some(id) = self.waiting.pop_front()
         {
             let command = (self.pending(id).position, id);
             self.queue.insert(self.queue.partition_point(|other| *other < command), command);
         }
-        if let Some(id) = self.continuation().or_else(|| self.choose(now)) {
+        // What starts where the last one ended is next, unless the batch is full.
+        let continuation = follower.filter(|_| self.batch < self.profile.batch_bytes);
+        if let Some(id) = continuation.or_else(|| self.choose(now)) {
             let Pending { io, position, .. } = self.forget(id);
             let cost = self.serve(&io, position);
             self.active = Some(Active { id, until: now + cost });
         }
     }
 
-    /// Followers of the last access may be chosen from now on.
-    fn release_followers(&mut self) {
-        let Some(end) = self.last else { return };
-        for id in self.neighbours.all_at(end, &self.pending) {
+    /// Followers of the last access may be chosen from now on; returns the oldest one.
+    fn release_followers(&mut self) -> Option<IoId> {
+        let first = self.neighbours.first_at(self.last?)?;
+        for id in chain(first, &self.pending) {
             let place = self.waiting.partition_point(|other| *other < id);
             if self.waiting.get(place) != Some(&id) && !self.queue.iter().any(|(_, queued)| *queued == id) {
                 self.waiting.insert(place, id);
             }
         }
-    }
-
-    /// The access that starts where the last one ended, unless the batch is full.
-    fn continuation(&self) -> Option<IoId> {
-        self.neighbours.first_at(self.last.filter(|_| self.batch < self.profile.batch_bytes)?)
+        Some(first)
     }
 
     /// Whether a new access continues one that is pending or being served, so that both are one command to the disk.
@@ -242,12 +240,17 @@ impl Hdd {
     /// the elevator continues for some accesses, so that a disk whose commands are all late still sweeps.
     fn choose(&mut self, now: Time) -> Option<IoId> {
         self.batch = 0;
-        let oldest = self.queue.iter().map(|(_, id)| *id).min().filter(|_| self.sweep_left == 0);
-        let expired = oldest.filter(|id| now.since(self.pending(*id).since) > self.profile.deadline);
+        let expired = if self.sweep_left == 0 { self.expired(now) } else { None };
         if expired.is_some() {
             self.sweep_left = self.profile.sweep_accesses;
         }
         expired.or_else(|| self.elevator())
+    }
+
+    /// The oldest command, if it is past its deadline.
+    fn expired(&self, now: Time) -> Option<IoId> {
+        let oldest = self.queue.iter().map(|(_, id)| *id).min();
+        oldest.filter(|id| now.since(self.pending(*id).since) > self.profile.deadline)
     }
 
     /// The nearest command in the direction of the sweep; turns when there is none.

@@ -77,18 +77,14 @@ impl Neighbours {
         self.begins.get(&place).map(|alike| alike.first)
     }
 
-    /// All accesses that begin at a place, the oldest first.
-    pub(super) fn all_at<T: Linked>(&self, place: Place, accesses: &Outstanding<T>) -> impl Iterator<Item = IoId> {
-        self.first_at(place).into_iter().flat_map(|first| chain(first, accesses))
-    }
-
     /// Whether an access ends at a place.
     pub(super) fn is_end(&self, place: Place) -> bool {
         self.ends.contains_key(&place)
     }
 }
 
-fn chain<T: Linked>(first: IoId, accesses: &Outstanding<T>) -> impl Iterator<Item = IoId> {
+/// An access and all after it that begin at the same place.
+pub(super) fn chain<T: Linked>(first: IoId, accesses: &Outstanding<T>) -> impl Iterator<Item = IoId> {
     std::iter::successors(Some(first), |id| accesses.get(*id)?.next())
 }
 
