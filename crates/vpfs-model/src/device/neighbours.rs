@@ -109,3 +109,45 @@ impl Hasher for PlaceHasher {
         self.0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::IoKind;
+    use super::*;
+
+    struct Access(Option<IoId>);
+
+    impl Linked for Access {
+        fn next(&self) -> Option<IoId> {
+            self.0
+        }
+
+        fn set_next(&mut self, next: Option<IoId>) {
+            self.0 = next;
+        }
+    }
+
+    /// Of accesses that begin at one place, any may be the next to go.
+    #[test]
+    fn those_that_begin_together_are_found_in_order() {
+        let io = Io { kind: IoKind::Read, object: 1, offset: 8, len: 4 };
+        let (begin, end) = ((1, 8), (1, 12));
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            let (mut accesses, mut neighbours) = (Outstanding::default(), Neighbours::default());
+            let mut left = vec![0, 1, 2];
+            for id in left.iter().copied().map(IoId) {
+                accesses.insert(id, Access(None));
+                neighbours.insert(id, &io, &mut accesses);
+            }
+            for id in order {
+                let found = neighbours.first_at(begin).into_iter().flat_map(|first| chain(first, &accesses));
+                assert_eq!(found.map(|id| id.0).collect::<Vec<_>>(), left, "{order:?}");
+                assert!(neighbours.is_end(end) && !neighbours.is_end(begin));
+                neighbours.remove(IoId(id), &io, &mut accesses);
+                accesses.remove(IoId(id));
+                left.retain(|other| *other != id);
+            }
+            assert!(neighbours.first_at(begin).is_none() && !neighbours.is_end(end));
+        }
+    }
+}
