@@ -43,8 +43,10 @@ pub struct Policy {
     data: Box<dyn Engine>,
     /// That of metadata, also while it only drains its remaining requests.
     metadata: Option<Box<dyn Engine>>,
-    /// By id.
-    requests: Vec<Entry>,
+    /// By id. Small, as it is all that is kept here for a request without a cap.
+    places: Vec<Place>,
+    /// By id, as far as any request with a cap had it.
+    capped: Vec<Entry>,
     caps: Caps,
     /// Of caps.
     events: EventQueue,
@@ -84,10 +86,10 @@ enum Place {
     Metadata,
 }
 
+/// A request that is held back, or charged to a cap.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    place: Place,
-    /// Charged to a cap. The rest is unused otherwise, unless it is held back.
+    /// If not, and if it is not held back, the rest is unused.
     charged: bool,
     request: Request,
     arrived: Time,
@@ -96,7 +98,6 @@ struct Entry {
 
 impl Entry {
     const UNUSED: Self = Self {
-        place: Place::Nowhere,
         charged: false,
         request: Request::new(RequestId(0), AppId(0), OpKind::Metadata, Bytes::ZERO),
         arrived: Time::ZERO,
@@ -122,7 +123,8 @@ impl Policy {
         let mut policy = Self {
             data: settings.engine(event_capacity),
             metadata: None,
-            requests: Vec::new(),
+            places: Vec::new(),
+            capped: Vec::new(),
             caps: Caps::new(),
             events: EventQueue::with_capacity(event_capacity),
             settings: settings.clone(),
@@ -266,28 +268,29 @@ impl Policy {
 
     /// Where a request is; its scheduler panics if the id is not in use.
     fn place(&self, id: RequestId) -> Place {
-        self.requests.get(id.index()).map_or(Place::Nowhere, |entry| entry.place)
+        self.places.get(id.index()).copied().unwrap_or(Place::Nowhere)
     }
 
     /// The scheduler of a dispatched request, whose id is free afterwards.
     fn leave(&mut self, id: RequestId) -> &mut dyn Engine {
         let place = self.place(id);
-        if let Some(entry) = self.requests.get_mut(id.index()) {
-            assert!(place != Place::Held, "only a dispatched request can be complete");
-            (entry.place, entry.charged) = (Place::Nowhere, false);
+        assert!(place != Place::Held, "only a dispatched request can be complete");
+        if let Some(place) = self.places.get_mut(id.index()) {
+            *place = Place::Nowhere;
+        }
+        if let Some(entry) = self.capped.get_mut(id.index()) {
+            entry.charged = false;
         }
         self.engine(place)
     }
 
     /// Records where a new request is. Panics if `id` is in use.
-    fn settle(&mut self, id: RequestId, place: Place) -> &mut Entry {
-        if id.index() >= self.requests.len() {
-            self.requests.resize(id.index() + 1, Entry::UNUSED);
+    fn settle(&mut self, id: RequestId, place: Place) {
+        if id.index() >= self.places.len() {
+            self.places.resize(id.index() + 1, Place::Nowhere);
         }
-        let entry = &mut self.requests[id.index()];
-        assert!(entry.place == Place::Nowhere, "request id {id} is in use");
-        entry.place = place;
-        entry
+        let before = core::mem::replace(&mut self.places[id.index()], place);
+        assert!(before == Place::Nowhere, "request id {id} is in use");
     }
 
     /// Sets or lifts the cap of `app`, and sets where it stands. Lifting a cap releases all held requests, and takes
@@ -297,18 +300,19 @@ impl Policy {
         self.release_held(now, app);
         if !self.caps.limit(app) {
             // Outstanding requests must not be refunded to a bucket that is created later.
-            let charged = self.requests.iter_mut().filter(|entry| entry.charged && entry.request.app == app);
+            let charged = self.capped.iter_mut().filter(|entry| entry.charged && entry.request.app == app);
             charged.for_each(|entry| entry.charged = false);
         }
     }
 
     /// Releases the requests of `app` that may go now.
     fn release_held(&mut self, now: Time, app: AppId) {
-        while let Some(id) = self.caps.poll(now, &mut self.requests, app) {
-            let Entry { request, arrived, .. } = self.requests[id.index()];
+        while let Some(id) = self.caps.poll(now, &mut self.capped, app) {
+            let entry = &mut self.capped[id.index()];
+            entry.charged = true;
+            let Entry { request, arrived, .. } = *entry;
             let place = self.place_of(request.op.into());
-            let entry = &mut self.requests[id.index()];
-            (entry.place, entry.charged) = (place, true);
+            self.places[id.index()] = place;
             self.engine(place).enqueue_held(now, arrived, &request);
         }
     }
@@ -331,7 +335,7 @@ impl Policy {
 
     #[cfg(test)]
     fn capacities(&self) -> Vec<usize> {
-        let own = [self.requests.capacity(), self.events.kept_capacity()];
+        let own = [self.places.capacity(), self.capped.capacity(), self.events.kept_capacity()];
         own.into_iter().chain(self.caps.capacities()).chain(self.data.capacities()).collect()
     }
 }
@@ -382,9 +386,13 @@ impl Scheduler for Policy {
             self.settle(id, place);
             return self.engine(place).enqueue_held(now, arrived, request);
         }
-        let entry = self.settle(id, Place::Held);
+        self.settle(id, Place::Held);
+        if id.index() >= self.capped.len() {
+            self.capped.resize(id.index() + 1, Entry::UNUSED);
+        }
+        let entry = &mut self.capped[id.index()];
         (entry.request, entry.arrived) = (*request, arrived);
-        self.caps.hold(&mut self.requests, app, id);
+        self.caps.hold(&mut self.capped, app, id);
         self.release_held(now, app);
         if self.place(id) == Place::Held {
             self.events.push(now, Event::CapHeld { id, app });
@@ -415,17 +423,17 @@ impl Scheduler for Policy {
     }
 
     fn cancel(&mut self, now: Time, id: RequestId) {
-        let Entry { place, charged, request: Request { app, cost, .. }, .. } =
-            self.requests.get(id.index()).copied().unwrap_or(Entry::UNUSED);
-        if place != Place::Held {
+        let Entry { charged, request: Request { app, cost, .. }, .. } =
+            self.capped.get(id.index()).copied().unwrap_or(Entry::UNUSED);
+        if self.place(id) != Place::Held {
             self.leave(id).cancel(now, id);
             if charged {
                 self.recharge(now, app, cost, Bytes::ZERO);
             }
             return;
         }
-        self.caps.remove(&mut self.requests, app, id);
-        self.requests[id.index()].place = Place::Nowhere;
+        self.caps.remove(&mut self.capped, app, id);
+        self.places[id.index()] = Place::Nowhere;
         self.events.push(now, Event::Cancelled { id, app, cost });
         if self.queued() == 0 && self.outstanding() == 0 {
             self.events.push(now, Event::Idle);
@@ -435,7 +443,7 @@ impl Scheduler for Policy {
 
     fn correct_cost(&mut self, now: Time, id: RequestId, real: Bytes) {
         let place = self.place(id);
-        let limited = self.requests.get_mut(id.index()).filter(|entry| entry.charged || entry.place == Place::Held);
+        let limited = self.capped.get_mut(id.index()).filter(|entry| entry.charged || place == Place::Held);
         let limited = limited.map(|entry| (entry.request.app, entry.request.correct(real)));
         match limited {
             Some((app, estimated)) if place == Place::Held => {

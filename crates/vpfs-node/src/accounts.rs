@@ -207,10 +207,6 @@ impl Accounts {
         self.parts.set_share(now, share, policy);
     }
 
-    pub(crate) fn is_exempt(&self, app: AppId) -> bool {
-        self.by_app.get(app.index()).and_then(Option::as_ref).is_some_and(|account| account.policy.exempt)
-    }
-
     /// An application without requests is gone for good: its number may become another one's. O(applications).
     pub(crate) fn forget(&mut self, app: AppId) {
         self.parts.forget(app);

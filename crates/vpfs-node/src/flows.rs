@@ -45,6 +45,8 @@ pub(crate) struct Flows {
 struct Flow {
     key: Option<FlowKey>,
     share: Option<ShareId>,
+    /// Its requests go to the storage at once, whatever the policy says.
+    exempt: bool,
     /// Requests queued or dispatched.
     pending: u32,
     /// When the latest request ended.
@@ -70,6 +72,14 @@ impl Flows {
         }
         self.by_key.insert(key, app);
         share
+    }
+
+    pub(crate) fn set_exempt(&mut self, app: AppId, exempt: bool) {
+        self.flow(app).exempt = exempt;
+    }
+
+    pub(crate) fn is_exempt(&self, app: AppId) -> bool {
+        self.flows.get(app.index()).is_some_and(|flow| flow.exempt)
     }
 
     pub(crate) fn key(&self, app: AppId) -> Option<FlowKey> {

@@ -1,6 +1,7 @@
 //! One storage server as its driver sees it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use vpfs_core::ioco::order_of;
 use vpfs_core::{
@@ -14,6 +15,7 @@ use crate::coordination::{Message, MessageError};
 use crate::costs::{Cost, Costs};
 use crate::event::Event;
 use crate::flows::{AppName, Flows};
+use crate::in_storage::Leaving;
 use crate::peers::{PeerService, PeerSettings, Peers};
 use crate::places::NamedShare;
 use crate::requests::{Entry, RequestKey, Requests, State};
@@ -56,14 +58,15 @@ pub struct Node<W> {
     server: ServerId,
     requests: Requests<W>,
     scheduler: Policy,
-    peers: Option<Peers>,
+    peers: Option<Box<Peers>>,
     /// For when they are needed.
-    peer_settings: Option<PeerSettings>,
+    peer_settings: Option<Box<PeerSettings>>,
     /// What is for the sum over all servers, in bytes per second.
     sums: BTreeMap<(Member, TotalKind), u64>,
     flows: Flows,
     costs: Costs,
-    accounts: Accounts,
+    /// `None` if nobody looks at them.
+    accounts: Option<Box<Accounts>>,
     /// Requests of exempt applications since the last [`Node::drain`].
     passing: Vec<RequestKey>,
     /// The time of the latest input.
@@ -78,16 +81,23 @@ impl<W> Node<W> {
             requests: Requests::new(),
             scheduler: Policy::new(&settings.policy, EVENTS),
             peers: None,
-            peer_settings: settings.peers.clone(),
+            peer_settings: settings.peers.clone().map(Box::new),
             sums: BTreeMap::new(),
             flows: Flows::default(),
             costs: Costs::new(settings.metadata_cost),
-            accounts: Accounts::default(),
+            accounts: Some(Box::default()),
             passing: Vec::new(),
             latest: now,
         };
         node.find_peers(now);
         node
+    }
+
+    /// Keeps no account of what applications do and get; [`Node::snapshot`] is then without them. Most of what a node
+    /// remembers for each application is its account: a thousand nodes in one process are many times faster without.
+    #[must_use]
+    pub fn without_accounts(self) -> Self {
+        Self { accounts: None, ..self }
     }
 
     /// What the policy has learned and would have to learn again after a restart; `None` if nothing. O(applications).
@@ -108,7 +118,7 @@ impl<W> Node<W> {
 
     /// Changes policy and costs; no queued or dispatched request is lost.
     pub fn reconfigure(&mut self, now: Time, settings: &NodeSettings) {
-        self.peer_settings.clone_from(&settings.peers);
+        self.peer_settings = settings.peers.clone().map(Box::new);
         if let (Some(peers), Some(settings)) = (&mut self.peers, &settings.peers) {
             peers.set_members(now, &settings.servers);
             self.set_reach(now);
@@ -130,7 +140,10 @@ impl<W> Node<W> {
         self.tell_shares(now);
         let policy = AppPolicy { share, order: policy.order.or(Some(order_of(name.name))), ..*policy };
         self.scheduler.set_app(now, app, &policy);
-        self.accounts.set_policy(now, app, &policy);
+        self.flows.set_exempt(app, policy.exempt);
+        if let Some(accounts) = &mut self.accounts {
+            accounts.set_policy(now, app, &policy);
+        }
         self.set_sums(app.into(), policy.totals());
         self.forget_shares(now);
         self.find_peers(now);
@@ -156,7 +169,9 @@ impl<W> Node<W> {
     fn tell_shares(&mut self, now: Time) {
         while let Some((share, policy)) = self.flows.places.poll_changed() {
             self.scheduler.set_share(now, share, Some(&policy));
-            self.accounts.set_share(now, share, policy);
+            if let Some(accounts) = &mut self.accounts {
+                accounts.set_share(now, share, policy);
+            }
             self.set_sums(share.into(), policy.totals());
         }
     }
@@ -176,7 +191,7 @@ impl<W> Node<W> {
         let needs_peers = self.settings().needs_peers(self.sums.keys().map(|(_, kind)| *kind));
         if needs_peers != self.peers.is_some() {
             let settings = self.peer_settings.as_ref().filter(|_| needs_peers);
-            self.peers = settings.and_then(|settings| Peers::new(now, self.server, settings));
+            self.peers = settings.and_then(|settings| Peers::new(now, self.server, settings)).map(Box::new);
             self.set_reach(now);
             self.forget_parts(now);
         }
@@ -196,7 +211,7 @@ impl<W> Node<W> {
     }
 
     fn set_reach(&mut self, now: Time) {
-        self.scheduler.set_reach(now, self.peers.as_ref().map_or(Reach::ALONE, Peers::reach));
+        self.scheduler.set_reach(now, self.peers.as_ref().map_or(Reach::ALONE, |peers| peers.reach()));
     }
 
     /// Until they are found anew, if servers take parts at all.
@@ -220,8 +235,10 @@ impl<W> Node<W> {
     pub fn enqueue(&mut self, now: Time, waiter: W, arrival: &Arrival) -> RequestKey {
         let Arrival { app, op, objects, issued_at, piece, .. } = *arrival;
         let key = self.requests.insert(now, waiter, app, op);
-        self.accounts.on_enqueue(now, app, op);
-        if self.accounts.is_exempt(app) {
+        if let Some(accounts) = &mut self.accounts {
+            accounts.on_enqueue(now, app, op);
+        }
+        if self.flows.is_exempt(app) {
             self.requests.exempt(key);
             self.passing.push(key);
             self.check(now);
@@ -272,10 +289,12 @@ impl<W> Node<W> {
                 self.scheduler.complete(now, id);
                 self.flows.remove(now, entry.app);
             }
-            self.accounts.on_leave(now, &entry.leaving(served.answered.then_some(served.bytes)));
+            self.on_leave(now, &entry.leaving(served.answered.then_some(served.bytes)));
             self.on_gone(now, (entry.app, entry.op), false);
         }
-        self.accounts.on_end(entry.app, now, served);
+        if let Some(accounts) = &mut self.accounts {
+            accounts.on_end(entry.app, now, served);
+        }
         self.check(now);
     }
 
@@ -284,13 +303,15 @@ impl<W> Node<W> {
     pub fn release(&mut self, now: Time, key: RequestKey) -> AppId {
         let is_exempt = self.requests.is_exempt(key);
         let (id, entry) = self.requests.release(key);
-        let (app, op) = (entry.app, entry.op);
-        self.accounts.on_leave(now, &entry.leaving(None));
+        let (app, op, leaving) = (entry.app, entry.op, entry.leaving(None));
+        self.on_leave(now, &leaving);
         if !is_exempt {
             self.scheduler.release(now, id);
             self.flows.remove(now, app);
         }
-        self.accounts.on_release(app);
+        if let Some(accounts) = &mut self.accounts {
+            accounts.on_release(app);
+        }
         self.on_gone(now, (app, op), false);
         self.check(now);
         app
@@ -309,17 +330,26 @@ impl<W> Node<W> {
                 self.flows.remove(now, app);
             }
             if !is_queued {
-                self.accounts.on_leave(now, &entry.leaving(None));
+                self.on_leave(now, &entry.leaving(None));
             }
             self.on_gone(now, (app, op), is_queued);
         }
         self.check(now);
     }
 
+    /// A request leaves the storage; then call [`Node::on_gone`].
+    fn on_leave(&mut self, now: Time, leaving: &Leaving) {
+        if let Some(accounts) = &mut self.accounts {
+            accounts.on_leave(now, leaving);
+        }
+    }
+
     /// A request is neither queued nor in the storage any more.
     fn on_gone(&mut self, now: Time, request: (AppId, OpKind), was_queued: bool) {
         let is_idle = self.scheduler.outstanding() + self.requests.exempted() == 0;
-        self.accounts.on_gone(now, request, was_queued, is_idle);
+        if let Some(accounts) = &mut self.accounts {
+            accounts.on_gone(now, request, was_queued, is_idle);
+        }
     }
 
     /// Not in release builds: there, one panic must not make every later input panic as well.
@@ -349,7 +379,10 @@ impl<W> Node<W> {
     pub fn forget_app(&mut self, now: Time, app: AppId) {
         debug_assert!(self.is_idle_for(app), "an application with requests stays");
         self.flow_left(now, app);
-        self.accounts.forget(app);
+        self.flows.set_exempt(app, false);
+        if let Some(accounts) = &mut self.accounts {
+            accounts.forget(app);
+        }
     }
 
     /// The server revealed the size of a file's part on it.
@@ -394,12 +427,16 @@ impl<W> Node<W> {
         outputs.transmit(std::iter::from_fn(|| self.poll_transmit(now)));
         for key in std::mem::take(&mut self.passing) {
             let (entry, dispatch) = self.requests.pass(now, key);
-            self.accounts.on_dispatch(now, entry, dispatch.rule);
+            if let Some(accounts) = &mut self.accounts {
+                accounts.on_dispatch(now, entry, dispatch.rule);
+            }
             outputs.dispatch(&entry.waiter, key, &dispatch);
         }
         while let Some(dispatch) = self.scheduler.poll_dispatch(now) {
             let (key, entry) = self.requests.dispatch(now, &dispatch);
-            self.accounts.on_dispatch(now, entry, dispatch.rule);
+            if let Some(accounts) = &mut self.accounts {
+                accounts.on_dispatch(now, entry, dispatch.rule);
+            }
             outputs.dispatch(&entry.waiter, key, &dispatch);
         }
         self.pass_reports_on(now);
@@ -449,17 +486,18 @@ impl<W> Node<W> {
         let peers = self.peers.as_ref();
         // Without peers, nobody needs to know that an application left.
         let left = peers.and_then(|_| self.flows.poll_timeout());
-        [self.scheduler.poll_timeout(), peers.and_then(Peers::poll_timeout), left].into_iter().flatten().min()
+        [self.scheduler.poll_timeout(), peers.and_then(|peers| peers.poll_timeout()), left].into_iter().flatten().min()
     }
 
-    /// All that is known at this moment. O(applications).
+    /// All that is known at this moment, of no application if it is [`Node::without_accounts`]. O(applications).
     pub fn snapshot(&self, now: Time) -> Snapshot {
-        let app = |(app, account): (AppId, &AppAccount)| {
-            let (due, got) = self.accounts.parts_of(now, app);
+        let app = |accounts: &Accounts, (app, account): (AppId, &AppAccount)| {
+            let (due, got) = accounts.parts_of(now, app);
             let shares = self.flows.places.way_to(account.policy.share);
-            let part = self.accounts.part_of(app);
+            let part = accounts.part_of(app);
             AppSnapshot { app, shares, part, account: account.clone(), due, got, peers: self.peer_service(app) }
         };
+        let accounts = self.accounts.as_ref();
         Snapshot {
             at: now,
             policy: self.settings().kind,
@@ -467,8 +505,8 @@ impl<W> Node<W> {
             limits: self.scheduler.limits(),
             queued: self.queued(),
             outstanding: self.outstanding(),
-            busy: self.accounts.busy(now),
-            apps: self.accounts.iter().map(app).collect(),
+            busy: accounts.map_or(Duration::ZERO, |accounts| accounts.busy(now)),
+            apps: accounts.into_iter().flat_map(|all| all.iter().map(|entry| app(all, entry))).collect(),
         }
     }
 

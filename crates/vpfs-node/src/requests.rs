@@ -15,6 +15,13 @@ pub struct RequestKey {
     serial: u32,
 }
 
+impl RequestKey {
+    /// Counts the requests of its node, modulo 2³².
+    pub fn serial(self) -> u32 {
+        self.serial
+    }
+}
+
 /// A request from its arrival to its end.
 #[derive(Debug)]
 pub(crate) struct Entry<W> {

@@ -28,9 +28,15 @@ impl Outputs<()> for Dispatched {
 
 /// One request at a time, but for the backup's.
 fn node() -> Node<()> {
+    with_apps(empty())
+}
+
+fn empty() -> Node<()> {
     let policy = Settings::new(PolicyKind::SfqD, Depth::ONE, SlotCostTable::uniform());
-    let mut node =
-        Node::new(Time::ZERO, ServerId(0), &NodeSettings { policy, metadata_cost: Bytes::kib(8), peers: None });
+    Node::new(Time::ZERO, ServerId(0), &NodeSettings { policy, metadata_cost: Bytes::kib(8), peers: None })
+}
+
+fn with_apps(mut node: Node<()>) -> Node<()> {
     node.set_app(Time::ZERO, ORDINARY, "ordinary", &AppPolicy::default());
     node.set_app(Time::ZERO, BACKUP, "backup", &AppPolicy { exempt: true, ..AppPolicy::default() });
     node
@@ -107,4 +113,20 @@ fn what_counts_is_how_a_request_arrived() {
     let (first, passed) = send(&mut node, Time::ZERO + MS, BACKUP);
     assert_eq!(passed, [first]);
     assert_eq!(send(&mut node, Time::ZERO + MS, BACKUP).1, []);
+}
+
+/// A simulator dispatches as the daemon does.
+#[test]
+fn without_accounts_the_same_requests_pass() {
+    let [mut with, mut without] = [node(), with_apps(empty().without_accounts())];
+    let run = |node: &mut Node<()>| {
+        let sent = [ORDINARY, ORDINARY, BACKUP, ORDINARY, BACKUP].map(|app| send(node, Time::ZERO, app));
+        let now = Time::ZERO + MS;
+        node.complete(now, sent[0].0, &Served { bytes: 1, ..Served::new(OpKind::Write, Time::ZERO, Time::ZERO) });
+        node.cancel(now, sent[3].0);
+        node.release(now, sent[2].0);
+        (sent.map(|(_, passed)| passed), dispatched(node, now), node.queued(), node.outstanding())
+    };
+    assert_eq!(run(&mut with), run(&mut without));
+    assert_eq!((with.snapshot(Time::ZERO + MS).apps.len(), without.snapshot(Time::ZERO + MS).apps.len()), (2, 0));
 }

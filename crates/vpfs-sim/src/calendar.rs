@@ -14,7 +14,7 @@ pub(crate) enum Event {
     /// A request reaches the proxy of a server.
     Arrive { server: u32, part: u32 },
     /// Enough of a write's data has arrived at the server for its device to start.
-    Submit { server: u32, part: u32 },
+    Submit { server: u32, service: u32 },
     /// The device of a server has completed something.
     DeviceWake { server: u32 },
     /// The metadata service of a server has completed something.
@@ -83,8 +83,14 @@ impl Calendar {
     pub(crate) fn pop(&mut self) -> Option<(Time, Event)> {
         if self.due.is_empty() {
             let nearest = self.occupied.trailing_zeros() as usize;
-            let mut events = std::mem::take(self.buckets.get_mut(nearest)?);
+            let bucket = self.buckets.get_mut(nearest)?;
             self.occupied &= self.occupied - 1;
+            if bucket.len() == 1 {
+                let (at, event) = bucket.pop()?;
+                self.now = at;
+                return Some((Time::from_nanos(at), event));
+            }
+            let mut events = std::mem::take(bucket);
             self.now = events.iter().map(|(at, _)| *at).min()?;
             events.drain(..).for_each(|(at, event)| self.put(at, event));
             self.buckets[nearest] = events;

@@ -4,19 +4,17 @@ use vpfs_core::{Dispatch, Event as SchedulerEvent, ServerId, Time};
 use vpfs_node::coordination::Message;
 use vpfs_node::{Event, Outputs, RequestKey};
 
-use crate::calendar::Calendar;
 use crate::measure::AppMeasures;
 use crate::peer_network::Exchange;
 use crate::peers::Peers;
 use crate::proxy::Proxy;
-use crate::server::{Check, NodeLink, Part, Server};
+use crate::server::{Check, Part, Server, Shared};
 
 /// What a server's proxy acts on.
 pub(crate) struct Surroundings<'a> {
     pub(crate) now: Time,
     pub(crate) server: &'a mut Server,
-    pub(crate) nodes: &'a mut [NodeLink],
-    pub(crate) calendar: &'a mut Calendar,
+    pub(crate) shared: Shared<'a>,
     pub(crate) measures: &'a mut [AppMeasures],
     pub(crate) peers: Option<&'a mut Peers>,
     /// The first rule that a dispatch broke.
@@ -27,7 +25,7 @@ impl Surroundings<'_> {
     /// Passes the consequences of an input of the proxy's node on.
     pub(crate) fn drain(mut self, proxy: &mut Proxy) -> Result<(), Check> {
         let until = proxy.node.drain(self.now, &mut self);
-        proxy.sleep(self.now, until, self.calendar);
+        proxy.sleep(self.now, until, self.shared.calendar);
         self.checked?;
         self.server.check_slots()
     }
@@ -36,7 +34,7 @@ impl Surroundings<'_> {
 impl Outputs<u32> for Surroundings<'_> {
     fn transmit(&mut self, messages: impl Iterator<Item = (ServerId, Message)>) {
         if let Some(peers) = &mut self.peers {
-            let cost = peers.transmit_all(self.now, self.server.number, messages, self.calendar);
+            let cost = peers.transmit_all(self.now, self.server.number, messages, self.shared.calendar);
             if cost != Exchange::default() {
                 self.server.on_messages_sent(self.now, cost);
             }
@@ -44,9 +42,9 @@ impl Outputs<u32> for Surroundings<'_> {
     }
 
     fn dispatch(&mut self, &part: &u32, _: RequestKey, dispatch: &Dispatch) {
-        let checked = self.server.begin(self.now, part, dispatch, self.nodes, self.calendar);
+        let checked = self.server.begin(self.now, part, dispatch, &mut self.shared);
         self.checked = std::mem::replace(&mut self.checked, Ok(())).and(checked);
-        let Part { app, arrived, .. } = self.server.parts[part as usize];
+        let Part { app, arrived, .. } = self.shared.parts[part as usize];
         self.measures[app.index()].queue.record(self.now.since(arrived));
     }
 

@@ -41,7 +41,7 @@ impl NodePlan {
             metadata_cost: self.policy.metadata_cost,
             peers: Some(peers),
         };
-        let mut node = Node::new(now, ServerId(server), &settings);
+        let mut node = Node::new(now, ServerId(server), &settings).without_accounts();
         node.set_shares(now, self.shares.iter().map(|Share { path, policy }| NamedShare { path, policy: *policy }));
         for (app, planned) in (0..).map(AppId).zip(&self.apps).filter(|(_, app)| app.share.is_none()) {
             node.set_app(now, app, planned.name.as_str(), &planned.policy);

@@ -43,11 +43,12 @@ impl Proxy {
             self.node.remember(now, &learned);
         }
         self.wake = None;
-        let here = parts.iter_mut().filter_map(|(key, part)| part.request.take().map(|_| (key, &*part)));
-        let waiting = here.filter(|(_, part)| part.slots == 0).map(|(key, part)| (part.arrived, key));
-        let mut waiting: Vec<(Time, usize)> = waiting.collect();
+        let here = parts.iter_mut().filter(|(_, part)| part.server == self.number);
+        let here = here.filter_map(|(key, part)| part.request.take().map(|request| (request, key, &*part)));
+        let waiting = here.filter(|(_, _, part)| part.slots == 0);
+        let mut waiting: Vec<_> = waiting.map(|(request, key, part)| (part.arrived, request.serial(), key)).collect();
         waiting.sort_unstable();
-        for (_, key) in waiting {
+        for (_, _, key) in waiting {
             self.arrive(now, u32::try_from(key).expect("a key of the table"), &mut parts[key], plan);
         }
     }

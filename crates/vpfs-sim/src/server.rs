@@ -1,12 +1,11 @@
 //! One server behind its proxy: its device, its metadata service and its link.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use slab::Slab;
 use vpfs_core::hash::mix;
 use vpfs_core::{AppId, Bytes, Depth, Dispatch, OpKind, Pieces, Settings, Time};
-use vpfs_model::device::{Device, Io, IoId, IoKind, MetadataOp, MetadataServer, Stalling};
+use vpfs_model::device::{Device, Io, IoKind, MetadataOp, MetadataServer, Outstanding, Stalling};
 use vpfs_node::RequestKey;
 
 use crate::calendar::{Calendar, Event};
@@ -24,6 +23,7 @@ pub(crate) const FLOW_BUFFER: u64 = 256 << 10;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     pub(crate) call: u32,
+    pub(crate) server: u32,
     pub(crate) app: AppId,
     pub(crate) op: OpKind,
     /// Zero for metadata.
@@ -40,23 +40,60 @@ pub(crate) struct Part {
     pub(crate) slots: u32,
     /// What the proxy knows it as, if it counts it.
     pub(crate) request: Option<RequestKey>,
-    /// When the last byte that was sent has arrived: of a write at the server, of a read at the client.
-    pub(crate) data_here: Time,
-    /// Bytes of a write that were sent.
-    pub(crate) received: u64,
-    /// How its data is passed to the device, if not all at once.
-    pub(crate) pieces: Option<Pieces>,
-    /// When the first bytes were passed to the device.
-    pub(crate) began: Time,
-    /// Bytes that were passed to it, and how many of them are complete.
-    pub(crate) begun: u64,
-    pub(crate) served: u64,
-    /// Nanoseconds with an access at the device, or of the operation on metadata, and when the last such time began.
+    /// Once it is complete: nanoseconds with an access at the device, or of the operation on metadata.
     pub(crate) stored: u64,
-    pub(crate) stored_since: Time,
 }
 
-impl Part {
+/// A read or write from its dispatch until its last access is complete. Of all parts of calls, few are: so what only
+/// these need is not in [`Part`].
+#[derive(Clone, Copy, Debug)]
+struct Service {
+    part: u32,
+    kind: IoKind,
+    bytes: u64,
+    object: u64,
+    offset: u64,
+    node: u32,
+    dispatched: Time,
+    /// When the last byte that was sent has arrived: of a write at the server, of a read at the client.
+    data_here: Time,
+    /// Bytes of a write that were sent.
+    received: u64,
+    /// How its data is passed to the device, if not all at once.
+    pieces: Option<Pieces>,
+    /// When the first bytes were passed to the device.
+    began: Time,
+    /// Bytes that were passed to it, and how many of them are complete.
+    begun: u64,
+    served: u64,
+    /// Nanoseconds with an access at the device, and when the last such time began.
+    stored: u64,
+    stored_since: Time,
+}
+
+impl Service {
+    /// A part goes to the device.
+    fn new(now: Time, number: u32, kind: IoKind, part: &Part, pieces: Option<Pieces>) -> Self {
+        let Part { bytes, object, offset, node, .. } = *part;
+        Self {
+            part: number,
+            kind,
+            bytes,
+            object,
+            offset,
+            node,
+            dispatched: now,
+            data_here: now,
+            received: 0,
+            pieces,
+            began: now,
+            begun: 0,
+            served: 0,
+            stored: 0,
+            stored_since: now,
+        }
+    }
+
     /// The next bytes for the device, as offset and length.
     fn next_piece(&self, flow: Flow) -> (u64, u64) {
         let most = self.pieces.map_or(flow.piece(self), |pieces| pieces.size(self.bytes));
@@ -70,17 +107,17 @@ struct Flow(u32);
 
 impl Flow {
     /// Whether its pieces follow each other as buffers become free; the proxy paces those of others.
-    fn is_buffered(self, part: &Part) -> bool {
-        self.0 > 0 && part.pieces.is_none()
+    fn is_buffered(self, service: &Service) -> bool {
+        self.0 > 0 && service.pieces.is_none()
     }
 
-    fn piece(self, part: &Part) -> u64 {
-        if self.is_buffered(part) { FLOW_BUFFER } else { part.bytes }
+    fn piece(self, service: &Service) -> u64 {
+        if self.is_buffered(service) { FLOW_BUFFER } else { service.bytes }
     }
 
     /// Whether a buffer is free for the next piece, `taken` bytes of the request having had one.
-    fn has_room(self, part: &Part, taken: u64) -> bool {
-        self.is_buffered(part) && taken < part.bytes && taken - part.served < u64::from(self.0) * FLOW_BUFFER
+    fn has_room(self, service: &Service, taken: u64) -> bool {
+        self.is_buffered(service) && taken < service.bytes && taken - service.served < u64::from(self.0) * FLOW_BUFFER
     }
 }
 
@@ -97,15 +134,24 @@ impl NodeLink {
     }
 }
 
+/// What servers act on beside themselves. The parts of all servers are in one table, where a new one takes the place of
+/// one that was complete a moment ago, and is still in the processor's cache.
+pub(crate) struct Shared<'a> {
+    pub(crate) nodes: &'a mut [NodeLink],
+    pub(crate) calendar: &'a mut Calendar,
+    pub(crate) parts: &'a mut Slab<Part>,
+}
+
 pub(crate) struct Server {
     pub(crate) number: u32,
-    pub(crate) parts: Slab<Part>,
+    services: Slab<Service>,
     device: Box<dyn Device>,
-    /// The part to which each access belongs, and its bytes.
-    in_device: BTreeMap<IoId, (u32, u64)>,
+    /// The service to which each access belongs, and its bytes.
+    in_device: Outstanding<(u32, u64)>,
     flow: Flow,
     metadata: MetadataServer,
-    in_metadata: BTreeMap<IoId, u32>,
+    /// The part to which each operation belongs.
+    in_metadata: Outstanding<u32>,
     pub(crate) link: LinkProfile,
     pub(crate) inward: Link,
     pub(crate) outward: Link,
@@ -156,15 +202,15 @@ impl Server {
         };
         Self {
             number,
-            parts: Slab::new(),
+            services: Slab::new(),
             device: match group.stalls {
                 None => group.device.build(),
                 Some(stalls) => Box::new(Stalling::new(stalls, mix(seed) ^ u64::from(number), group.device.build())),
             },
-            in_device: BTreeMap::new(),
+            in_device: Outstanding::default(),
             flow: Flow(group.flow_buffers),
             metadata: MetadataServer::new(group.metadata.clone()),
-            in_metadata: BTreeMap::new(),
+            in_metadata: Outstanding::default(),
             link: group.link,
             inward: Link::new(group.link),
             outward: Link::new(group.link),
@@ -192,13 +238,10 @@ impl Server {
         now: Time,
         part: u32,
         dispatch: &Dispatch,
-        nodes: &mut [NodeLink],
-        calendar: &mut Calendar,
+        shared: &mut Shared<'_>,
     ) -> Result<(), Check> {
-        let entry = &mut self.parts[part as usize];
-        (entry.dispatched, entry.stored_since) = (now, now);
-        entry.slots = dispatch.slot_cost.get();
-        entry.pieces = dispatch.pieces;
+        let entry = &mut shared.parts[part as usize];
+        (entry.dispatched, entry.slots) = (now, dispatch.slot_cost.get());
         let entry = *entry;
         self.usage.backfilled += u64::from(dispatch.backfilled);
         match entry.op {
@@ -207,39 +250,44 @@ impl Server {
                 let id = self.metadata.submit(now, entry.metadata);
                 self.in_metadata.insert(id, part);
                 self.usage.metadata_busy_since.get_or_insert(now);
-                self.collect_metadata(now, calendar);
+                self.collect_metadata(now, shared);
             }
             OpKind::Read => {
                 self.usage.data_slots += entry.slots;
-                self.submit(now, part, nodes, calendar);
+                let service = self.serve(Service::new(now, part, IoKind::Read, &entry, dispatch.pieces));
+                self.submit(now, service, shared);
             }
             OpKind::Write => {
                 self.usage.data_slots += entry.slots;
+                let service = self.serve(Service::new(now, part, IoKind::Write, &entry, dispatch.pieces));
                 // Tells the client that it may send.
-                self.receive(now + self.link.latency * 2, part, nodes, calendar);
+                self.receive(now + self.link.latency * 2, service, shared);
             }
         }
         let waited = now.since(entry.arrived);
         if waited > self.limits.wait { Err(Check::Starved { app: entry.app, waited }) } else { Ok(()) }
     }
 
+    fn serve(&mut self, service: Service) -> u32 {
+        u32::try_from(self.services.insert(service)).expect("parts are bounded by the calls")
+    }
+
     /// The client sends a write's data, or its next piece, from `earliest` on. A connection has one piece underway, so
     /// connections share the link piece by piece.
-    fn receive(&mut self, earliest: Time, part: u32, nodes: &mut [NodeLink], calendar: &mut Calendar) {
-        let entry = &mut self.parts[part as usize];
+    fn receive(&mut self, earliest: Time, service: u32, shared: &mut Shared<'_>) {
+        let entry = &mut self.services[service as usize];
         let len = self.flow.piece(entry).min(entry.bytes - entry.received);
-        let sender = nodes.get_mut(entry.node as usize).map(|node| &mut node.sending);
+        let sender = shared.nodes.get_mut(entry.node as usize).map(|node| &mut node.sending);
         let Span { begin, end } = reserve_both(sender, &mut self.inward, earliest, len);
         entry.received += len;
         entry.data_here = end;
         let first_here = (begin + self.link.transfer_time(len.min(FLOW_BUFFER))).min(end);
-        calendar.push(first_here, Event::Submit { server: self.number, part });
+        shared.calendar.push(first_here, Event::Submit { server: self.number, service });
     }
 
     /// Passes an access, or its next piece, to the device.
-    pub(crate) fn submit(&mut self, now: Time, part: u32, nodes: &mut [NodeLink], calendar: &mut Calendar) {
-        let (flow, entry) = (self.flow, &mut self.parts[part as usize]);
-        let kind = if entry.op == OpKind::Read { IoKind::Read } else { IoKind::Write };
+    pub(crate) fn submit(&mut self, now: Time, service: u32, shared: &mut Shared<'_>) {
+        let (flow, entry) = (self.flow, &mut self.services[service as usize]);
         let (offset, len) = entry.next_piece(flow);
         if entry.begun == 0 {
             entry.began = now;
@@ -250,25 +298,25 @@ impl Server {
         entry.begun += len;
         if let Some(pieces) = entry.pieces.filter(|_| entry.begun < entry.bytes) {
             let next_at = pieces.next_at(entry.began, entry.begun, entry.bytes);
-            calendar.push(next_at, Event::Submit { server: self.number, part });
+            shared.calendar.push(next_at, Event::Submit { server: self.number, service });
         }
-        let io = Io { kind, object: entry.object, offset, len };
+        let io = Io { kind: entry.kind, object: entry.object, offset, len };
         let id = self.device.submit(now, io);
-        self.in_device.insert(id, (part, len));
+        self.in_device.insert(id, (service, len));
         self.usage.device_busy_since.get_or_insert(now);
-        self.go_on(now, part, nodes, calendar);
-        self.collect(now, nodes, calendar);
+        self.go_on(now, service, shared);
+        self.collect(now, shared);
     }
 
     /// Moves the next piece of a request, if a buffer is free and none is underway.
-    fn go_on(&mut self, now: Time, part: u32, nodes: &mut [NodeLink], calendar: &mut Calendar) {
-        let entry = &self.parts[part as usize];
-        match entry.op {
-            OpKind::Write if entry.received == entry.begun && self.flow.has_room(entry, entry.received) => {
-                self.receive(now, part, nodes, calendar);
+    fn go_on(&mut self, now: Time, service: u32, shared: &mut Shared<'_>) {
+        let entry = &self.services[service as usize];
+        match entry.kind {
+            IoKind::Write if entry.received == entry.begun && self.flow.has_room(entry, entry.received) => {
+                self.receive(now, service, shared);
             }
-            OpKind::Read if self.flow.has_room(entry, entry.begun) => {
-                calendar.push(now, Event::Submit { server: self.number, part });
+            IoKind::Read if self.flow.has_room(entry, entry.begun) => {
+                shared.calendar.push(now, Event::Submit { server: self.number, service });
             }
             _ => {}
         }
@@ -287,28 +335,28 @@ impl Server {
     }
 
     /// The device has completed something, unless its schedule changed in the meantime.
-    pub(crate) fn device_wake(&mut self, now: Time, nodes: &mut [NodeLink], calendar: &mut Calendar) {
+    pub(crate) fn device_wake(&mut self, now: Time, shared: &mut Shared<'_>) {
         if self.device_wake == Some(now) {
             self.device_wake = None;
-            self.collect(now, nodes, calendar);
+            self.collect(now, shared);
         }
     }
 
     /// The metadata service has completed something, unless its schedule changed in the meantime.
-    pub(crate) fn metadata_wake(&mut self, now: Time, calendar: &mut Calendar) {
+    pub(crate) fn metadata_wake(&mut self, now: Time, shared: &mut Shared<'_>) {
         if self.metadata_wake == Some(now) {
             self.metadata_wake = None;
-            self.collect_metadata(now, calendar);
+            self.collect_metadata(now, shared);
         }
     }
 
     /// Takes the completed operations of the metadata service.
-    fn collect_metadata(&mut self, now: Time, calendar: &mut Calendar) {
+    fn collect_metadata(&mut self, now: Time, shared: &mut Shared<'_>) {
         while let Some(done) = self.metadata.poll_completed(now) {
-            let part = self.in_metadata.remove(&done.id).expect("an operation completes once");
-            let entry = &mut self.parts[part as usize];
-            entry.stored = now.nanos_since(entry.stored_since);
-            calendar.push(now, Event::Complete { server: self.number, part });
+            let part = self.in_metadata.remove(done.id).expect("an operation completes once");
+            let entry = &mut shared.parts[part as usize];
+            entry.stored = now.nanos_since(entry.dispatched);
+            shared.calendar.push(now, Event::Complete { server: self.number, part });
         }
         if self.metadata.outstanding() == 0
             && let Some(since) = self.usage.metadata_busy_since.take()
@@ -319,28 +367,30 @@ impl Server {
             && self.metadata_wake != Some(at)
         {
             self.metadata_wake = Some(at);
-            calendar.push(at, Event::MetadataWake { server: self.number });
+            shared.calendar.push(at, Event::MetadataWake { server: self.number });
         }
     }
 
     /// Takes the completed accesses of the device, and sends the data that was read.
-    fn collect(&mut self, now: Time, nodes: &mut [NodeLink], calendar: &mut Calendar) {
+    fn collect(&mut self, now: Time, shared: &mut Shared<'_>) {
         while let Some(done) = self.device.poll_completed(now) {
-            let (part, len) = self.in_device.remove(&done.id).expect("an access completes once");
-            let entry = &mut self.parts[part as usize];
+            let (service, len) = self.in_device.remove(done.id).expect("an access completes once");
+            let entry = &mut self.services[service as usize];
             entry.served += len;
             if entry.served == entry.begun {
                 entry.stored += done.at.nanos_since(entry.stored_since);
             }
             let is_last = entry.served == entry.bytes;
-            if entry.op == OpKind::Read && (is_last || self.flow.is_buffered(entry)) {
-                self.reply(done.at, part, len, nodes);
+            if entry.kind == IoKind::Read && (is_last || self.flow.is_buffered(entry)) {
+                self.reply(done.at, service, len, shared.nodes);
             }
             if is_last {
-                let complete = self.parts[part as usize].data_here.max(done.at).max(now);
-                calendar.push(complete, Event::Complete { server: self.number, part });
+                let Service { part, data_here, stored, .. } = self.services.remove(service as usize);
+                shared.parts[part as usize].stored = stored;
+                let complete = data_here.max(done.at).max(now);
+                shared.calendar.push(complete, Event::Complete { server: self.number, part });
             } else {
-                self.go_on(now, part, nodes, calendar);
+                self.go_on(now, service, shared);
             }
         }
         if self.device.outstanding() == 0
@@ -348,13 +398,13 @@ impl Server {
         {
             self.usage.device_busy += now.since(since);
         }
-        self.arm_device(now, calendar);
+        self.arm_device(now, shared.calendar);
     }
 
     /// Sends a piece that was read; or all that was, the last flow buffer when the device is done and the others
     /// before.
-    fn reply(&mut self, read: Time, part: u32, piece: u64, nodes: &mut [NodeLink]) {
-        let entry = &mut self.parts[part as usize];
+    fn reply(&mut self, read: Time, service: u32, piece: u64, nodes: &mut [NodeLink]) {
+        let entry = &mut self.services[service as usize];
         let len = if self.flow.is_buffered(entry) { piece } else { entry.bytes };
         let ahead = self.link.transfer_time(len.saturating_sub(FLOW_BUFFER));
         let earliest = Time::from_nanos(read.since(Time::ZERO + ahead).as_nanos().try_into().unwrap_or(u64::MAX));
@@ -364,8 +414,7 @@ impl Server {
     }
 
     /// An operation is complete on the wire.
-    pub(crate) fn complete(&mut self, part: u32) -> Part {
-        let entry = self.parts.remove(part as usize);
+    pub(crate) fn complete(&mut self, entry: &Part) {
         self.usage.bytes += entry.bytes;
         self.usage.requests += 1;
         match entry.op {
@@ -373,7 +422,6 @@ impl Server {
             OpKind::Metadata => self.usage.metadata_slots -= entry.slots,
             OpKind::Read | OpKind::Write => self.usage.data_slots -= entry.slots,
         }
-        entry
     }
 
     fn arm_device(&mut self, now: Time, calendar: &mut Calendar) {

@@ -20,7 +20,7 @@ use crate::peers::Peers;
 use crate::policy::NodePlan;
 use crate::process::{AfterPhase, AppState, Next, Process, State};
 use crate::proxy::Proxy;
-use crate::server::{Check, NodeLink, Part, Server};
+use crate::server::{Check, NodeLink, Part, Server, Shared};
 use crate::trace::{Trace, Transfer};
 
 /// A call that a process waits for.
@@ -56,6 +56,8 @@ pub(crate) struct World {
     pub(crate) calendar: Calendar,
     pub(crate) settings: WorldSettings,
     pub(crate) servers: Vec<Server>,
+    /// Of their links: for a request that is sent to it, nothing of a server itself need be looked at.
+    pub(crate) latencies: Vec<Duration>,
     /// The proxy of each server.
     pub(crate) proxies: Vec<Proxy>,
     /// The servers that store directories and attributes.
@@ -66,6 +68,7 @@ pub(crate) struct World {
     pub(crate) measures: Vec<AppMeasures>,
     pub(crate) processes: Vec<Process>,
     pub(crate) calls: Slab<Call>,
+    pub(crate) parts: Slab<Part>,
     /// Present if servers must hear of each other.
     pub(crate) peers: Option<Peers>,
     pub(crate) plan: NodePlan,
@@ -154,16 +157,19 @@ impl World {
             Event::Start { app } => self.start(app),
             Event::Resume { process } => self.resume(process),
             Event::Arrive { server, part } => self.arrive(server, part),
-            Event::Submit { server, part } => {
-                self.servers[server as usize].submit(self.now, part, &mut self.nodes, &mut self.calendar);
+            Event::Submit { server, service } => {
+                let (now, server, mut shared) = self.around(server);
+                server.submit(now, service, &mut shared);
                 Ok(())
             }
             Event::DeviceWake { server } => {
-                self.servers[server as usize].device_wake(self.now, &mut self.nodes, &mut self.calendar);
+                let (now, server, mut shared) = self.around(server);
+                server.device_wake(now, &mut shared);
                 Ok(())
             }
             Event::MetadataWake { server } => {
-                self.servers[server as usize].metadata_wake(self.now, &mut self.calendar);
+                let (now, server, mut shared) = self.around(server);
+                server.metadata_wake(now, &mut shared);
                 Ok(())
             }
             Event::NodeWake { server } => {
@@ -185,6 +191,12 @@ impl World {
             Event::Restart { server, forgets } => self.restart(server, forgets),
             Event::Sample => self.sample(),
         }
+    }
+
+    /// The time, a server, and what it acts on.
+    fn around(&mut self, server: u32) -> (Time, &mut Server, Shared<'_>) {
+        let Self { now, servers, nodes, calendar, parts, .. } = self;
+        (*now, &mut servers[server as usize], Shared { nodes, calendar, parts })
     }
 
     /// An application's processes start.
@@ -375,6 +387,7 @@ impl World {
         let (number, process) = (entry.process, &self.processes[entry.process as usize]);
         let part = Part {
             call,
+            server,
             app: AppId(process.app),
             op: entry.op,
             bytes,
@@ -388,26 +401,18 @@ impl World {
             dispatched: self.now,
             slots: 0,
             request: None,
-            data_here: self.now,
-            received: 0,
-            pieces: None,
-            began: self.now,
-            begun: 0,
-            served: 0,
             stored: 0,
-            stored_since: self.now,
         };
         self.measures[process.app as usize].send(server);
-        let target = &mut self.servers[server as usize];
-        let at = self.now + target.link.latency + self.settings.delay(process.app, number, self.sent);
+        let at = self.now + self.latencies[server as usize] + self.settings.delay(process.app, number, self.sent);
         self.sent += 1;
-        let part = u32::try_from(target.parts.insert(part)).expect("parts are bounded by the calls");
+        let part = u32::try_from(self.parts.insert(part)).expect("parts are bounded by the calls");
         self.calendar.push(at, Event::Arrive { server, part });
     }
 
     /// A request has arrived at a server's proxy.
     fn arrive(&mut self, server: u32, part: u32) -> Result<(), SimError> {
-        let entry = &mut self.servers[server as usize].parts[part as usize];
+        let entry = &mut self.parts[part as usize];
         self.proxies[server as usize].arrive(self.now, part, entry, &self.plan);
         self.drain(server)
     }
@@ -417,8 +422,7 @@ impl World {
         let surroundings = Surroundings {
             now: self.now,
             server: &mut self.servers[server as usize],
-            nodes: &mut self.nodes,
-            calendar: &mut self.calendar,
+            shared: Shared { nodes: &mut self.nodes, calendar: &mut self.calendar, parts: &mut self.parts },
             measures: &mut self.measures,
             peers: self.peers.as_mut(),
             checked: Ok(()),
@@ -429,20 +433,20 @@ impl World {
 
     /// The proxy of a server restarts.
     fn restart(&mut self, server: u32, forgets: bool) -> Result<(), SimError> {
-        let (proxy, entry) = (&mut self.proxies[server as usize], &mut self.servers[server as usize]);
+        let proxy = &mut self.proxies[server as usize];
         if let Some(peers) = &mut self.peers {
             peers.restart(server, proxy);
         }
-        entry.on_restart();
-        proxy.restart(self.now, &mut entry.parts, &self.plan, forgets);
+        self.servers[server as usize].on_restart();
+        proxy.restart(self.now, &mut self.parts, &self.plan, forgets);
         self.drain(server)
     }
 
     /// A request is complete on the wire of a server: its slots are free, and its reply goes on to the client.
     fn complete(&mut self, server: u32, part: u32) -> Result<(), SimError> {
-        let entry = &mut self.servers[server as usize];
+        let (entry, part) = (&mut self.servers[server as usize], self.parts.remove(part as usize));
         let latency = entry.link.latency;
-        let part = entry.complete(part);
+        entry.complete(&part);
         self.proxies[server as usize].complete(self.now, &part);
         self.completed += 1;
         let measures = &mut self.measures[part.app.index()];
@@ -507,13 +511,11 @@ impl World {
 
     /// Checks whether any undispatched request has waited too long.
     fn check_waits(&self) -> Result<(), SimError> {
-        for (number, server) in (0..).zip(&self.servers) {
-            let queued = server.parts.iter().filter(|(_, part)| part.request.is_some() && part.slots == 0);
-            let Some((_, part)) = queued.min_by_key(|(_, part)| part.arrived) else { continue };
-            let waited = self.now.since(part.arrived);
-            if waited > self.settings.wait_limit {
-                return Err(self.broken(number, Check::Starved { app: part.app, waited }));
-            }
+        let queued = self.parts.iter().filter(|(_, part)| part.request.is_some() && part.slots == 0);
+        let Some((_, part)) = queued.min_by_key(|(_, part)| part.arrived) else { return Ok(()) };
+        let waited = self.now.since(part.arrived);
+        if waited > self.settings.wait_limit {
+            return Err(self.broken(part.server, Check::Starved { app: part.app, waited }));
         }
         Ok(())
     }
@@ -521,8 +523,7 @@ impl World {
     /// Checks that every requested byte was served or is in progress.
     fn check_conservation(&self) -> Result<(), SimError> {
         let mut underway = vec![0; self.apps.len()];
-        let parts = self.servers.iter().flat_map(|server| server.parts.iter());
-        parts.for_each(|(_, part)| underway[part.app.index()] += part.bytes);
+        self.parts.iter().for_each(|(_, part)| underway[part.app.index()] += part.bytes);
         for ((measures, app), underway) in self.measures.iter().zip(&self.names).zip(underway) {
             let (asked, served) = (measures.asked_bytes, measures.served_bytes());
             if asked != served + underway {

@@ -1,12 +1,13 @@
 //! A disk with one head, served in batches of sequential accesses and otherwise by an elevator.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ops::RangeInclusive;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use vpfs_core::Time;
 use vpfs_core::hash::mix;
 
+use super::neighbours::{Linked, Neighbours, chain, end_of};
+use super::outstanding::Outstanding;
 use super::units::transfer_time;
 use super::{Completion, Device, Io, IoId};
 
@@ -115,17 +116,14 @@ pub struct Hdd {
     submitted: u64,
     /// All accesses not yet started. One that continued another when it arrived is a follower: it is in neither of the
     /// next two orders until its predecessor has been served.
-    pending: BTreeMap<IoId, Pending>,
+    pending: Outstanding<Pending>,
     /// Accesses beyond the command queue, in arrival order.
-    waiting: BTreeSet<IoId>,
-    /// The command queue, by position; equal positions in arrival order.
-    queue: BTreeSet<(u64, IoId)>,
-    /// The command queue, in arrival order.
-    queue_by_age: BTreeSet<IoId>,
-    /// All pending accesses by object and first byte, to find the continuation of an access.
-    starts: BTreeSet<(u64, u64, IoId)>,
-    /// All pending accesses by object and end, to find the access that a new one continues.
-    ends: BTreeSet<(u64, u64, IoId)>,
+    waiting: VecDeque<IoId>,
+    /// The command queue by position; equal positions in arrival order. It is short: a scan of one piece of memory is
+    /// faster than a tree.
+    queue: Vec<(u64, IoId)>,
+    /// Which accesses continue each other.
+    neighbours: Neighbours,
     active: Option<Active>,
     done: VecDeque<Completion>,
     /// Byte position of the head.
@@ -143,6 +141,20 @@ pub struct Hdd {
 struct Pending {
     io: Io,
     since: Time,
+    /// Where it starts on the disk.
+    position: u64,
+    /// The next one that starts there.
+    next: Option<IoId>,
+}
+
+impl Linked for Pending {
+    fn next(&self) -> Option<IoId> {
+        self.next
+    }
+
+    fn set_next(&mut self, next: Option<IoId>) {
+        self.next = next;
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -163,12 +175,10 @@ impl Hdd {
         Self {
             profile,
             submitted: 0,
-            pending: BTreeMap::new(),
-            waiting: BTreeSet::new(),
-            queue: BTreeSet::new(),
-            queue_by_age: BTreeSet::new(),
-            starts: BTreeSet::new(),
-            ends: BTreeSet::new(),
+            pending: Outstanding::default(),
+            waiting: VecDeque::new(),
+            queue: Vec::new(),
+            neighbours: Neighbours::default(),
             active: None,
             done: VecDeque::new(),
             head: 0,
@@ -192,58 +202,61 @@ impl Hdd {
 
     /// Fills the command queue and starts the next access, if there is one.
     fn start_next(&mut self, now: Time) {
-        self.release_followers();
+        let follower = self.release_followers();
         while self.queue.len() < self.profile.command_queue.max(1)
-            && let Some(id) = self.waiting.pop_first()
+            && let Some(id) = self.waiting.pop_front()
         {
-            self.queue.insert((self.position(&self.pending[&id].io), id));
-            self.queue_by_age.insert(id);
+            let command = (self.pending(id).position, id);
+            self.queue.insert(self.queue.partition_point(|other| *other < command), command);
         }
-        if let Some(id) = self.continuation().or_else(|| self.choose(now)) {
-            let io = self.forget(id);
-            let cost = self.serve(&io);
+        // What starts where the last one ended is next, unless the batch is full.
+        let continuation = follower.filter(|_| self.batch < self.profile.batch_bytes);
+        if let Some(id) = continuation.or_else(|| self.choose(now)) {
+            let Pending { io, position, .. } = self.forget(id);
+            let cost = self.serve(&io, position);
             self.active = Some(Active { id, until: now + cost });
         }
     }
 
-    /// Followers of the last access may be chosen from now on.
-    fn release_followers(&mut self) {
-        let Some((object, end)) = self.last else { return };
-        for (_, _, id) in self.starts.range(at(object, end)) {
-            if !self.queue_by_age.contains(id) {
-                self.waiting.insert(*id);
+    /// Followers of the last access may be chosen from now on; returns the oldest one.
+    fn release_followers(&mut self) -> Option<IoId> {
+        let first = self.neighbours.first_at(self.last?)?;
+        for id in chain(first, &self.pending) {
+            let place = self.waiting.partition_point(|other| *other < id);
+            if self.waiting.get(place) != Some(&id) && !self.queue.iter().any(|(_, queued)| *queued == id) {
+                self.waiting.insert(place, id);
             }
         }
-    }
-
-    /// The access that starts where the last one ended, unless the batch is full.
-    fn continuation(&self) -> Option<IoId> {
-        let (object, end) = self.last.filter(|_| self.batch < self.profile.batch_bytes)?;
-        self.starts.range(at(object, end)).next().map(|(_, _, id)| *id)
+        Some(first)
     }
 
     /// Whether a new access continues one that is pending or being served, so that both are one command to the disk.
     fn is_follower(&self, io: &Io) -> bool {
-        let follows_active = self.active.is_some() && self.last == Some((io.object, io.offset));
-        follows_active || self.ends.range(at(io.object, io.offset)).next().is_some()
+        let begin = (io.object, io.offset);
+        self.active.is_some() && self.last == Some(begin) || self.neighbours.is_end(begin)
     }
 
     /// The next command: the next one in the elevator's order, or the oldest one if it is past its deadline. From there
     /// the elevator continues for some accesses, so that a disk whose commands are all late still sweeps.
     fn choose(&mut self, now: Time) -> Option<IoId> {
         self.batch = 0;
-        let oldest = self.queue_by_age.first().copied().filter(|_| self.sweep_left == 0);
-        let expired = oldest.filter(|id| now.since(self.pending[id].since) > self.profile.deadline);
+        let expired = if self.sweep_left == 0 { self.expired(now) } else { None };
         if expired.is_some() {
             self.sweep_left = self.profile.sweep_accesses;
         }
         expired.or_else(|| self.elevator())
     }
 
+    /// The oldest command, if it is past its deadline.
+    fn expired(&self, now: Time) -> Option<IoId> {
+        let oldest = self.queue.iter().map(|(_, id)| *id).min();
+        oldest.filter(|id| now.since(self.pending(*id).since) > self.profile.deadline)
+    }
+
     /// The nearest command in the direction of the sweep; turns when there is none.
     fn elevator(&mut self) -> Option<IoId> {
-        let up = self.queue.range((self.head, IoId(0))..).next();
-        let down = self.queue.range(..=(self.head, IoId(u64::MAX))).next_back();
+        let up = self.queue.get(self.queue.partition_point(|(position, _)| *position < self.head));
+        let down = self.queue[..self.queue.partition_point(|(position, _)| *position <= self.head)].last();
         let (ahead, behind) = if self.sweep == Sweep::Up { (up, down) } else { (down, up) };
         let chosen = ahead.or(behind).map(|(_, id)| *id);
         if ahead.is_none() && behind.is_some() {
@@ -252,20 +265,24 @@ impl Hdd {
         chosen
     }
 
-    /// Removes a pending access from all orders.
-    fn forget(&mut self, id: IoId) -> Io {
-        let Pending { io, .. } = self.pending.remove(&id).expect("only pending accesses are chosen");
-        self.starts.remove(&(io.object, io.offset, id));
-        self.ends.remove(&(io.object, end_of(&io), id));
-        self.waiting.remove(&id);
-        self.queue.remove(&(self.position(&io), id));
-        self.queue_by_age.remove(&id);
-        io
+    fn pending(&self, id: IoId) -> &Pending {
+        self.pending.get(id).expect("orders are of pending accesses")
     }
 
-    /// Moves the head over an access and returns the time that takes.
-    fn serve(&mut self, io: &Io) -> Duration {
-        let position = self.position(io);
+    /// Removes a pending access from all orders.
+    fn forget(&mut self, id: IoId) -> Pending {
+        let Pending { io, position, .. } = *self.pending(id);
+        self.neighbours.remove(id, &io, &mut self.pending);
+        if let Ok(place) = self.queue.binary_search(&(position, id)) {
+            self.queue.remove(place);
+        } else if let Ok(place) = self.waiting.binary_search(&id) {
+            self.waiting.remove(place);
+        }
+        self.pending.remove(id).expect("only pending accesses are chosen")
+    }
+
+    /// Moves the head over an access at `position` and returns the time that takes.
+    fn serve(&mut self, io: &Io, position: u64) -> Duration {
         let transfer = transfer_time(io.len, self.profile.bytes_per_second);
         let continues = self.last == Some((io.object, io.offset));
         let positioning = if continues { Duration::ZERO } else { self.positioning(position) };
@@ -303,11 +320,10 @@ impl Device for Hdd {
         let id = IoId(self.submitted);
         self.submitted += 1;
         if !self.is_follower(&io) {
-            self.waiting.insert(id);
+            self.waiting.push_back(id);
         }
-        self.pending.insert(id, Pending { io, since: now });
-        self.starts.insert((io.object, io.offset, id));
-        self.ends.insert((io.object, end_of(&io), id));
+        self.pending.insert(id, Pending { io, since: now, position: self.position(&io), next: None });
+        self.neighbours.insert(id, &io, &mut self.pending);
         if self.active.is_none() {
             self.start_next(now);
         }
@@ -327,13 +343,4 @@ impl Device for Hdd {
     fn outstanding(&self) -> usize {
         self.pending.len() + usize::from(self.active.is_some()) + self.done.len()
     }
-}
-
-fn end_of(io: &Io) -> u64 {
-    io.offset.saturating_add(io.len)
-}
-
-/// All accesses at one offset of an object, in [`Hdd::starts`] and [`Hdd::ends`].
-fn at(object: u64, place: u64) -> RangeInclusive<(u64, u64, IoId)> {
-    (object, place, IoId(0))..=(object, place, IoId(u64::MAX))
 }

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use vpfs_config::units::Span;
 use vpfs_core::Time;
@@ -92,6 +92,7 @@ impl<'a> Runs<'a> {
             if cut.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         self.show(&policy.name, Some("started".into()));
+        let started = Instant::now();
         let run = Simulation::new(scenario, policy).and_then(|simulation| match trace {
             Some(trace) => {
                 let mut trace = trace.lock().unwrap_or_else(PoisonError::into_inner);
@@ -104,6 +105,7 @@ impl<'a> Runs<'a> {
             SimError::Scenario(problem) => Exit::Usage(format!("{}: {problem}", scenario.name)),
             violation => Exit::Failed(format!("{}, {}: {violation}", scenario.name, policy.name)),
         })?;
+        self.line.tell(&rate(&results, started.elapsed()));
         if let Some(at) = cut {
             results.policy += &format!(" (until {at:.1})");
         }
@@ -119,6 +121,14 @@ impl<'a> Runs<'a> {
         };
         self.line.show(|| states.iter().map(|(name, state)| format!("{name}: {state}")).collect::<Vec<_>>().join("; "));
     }
+}
+
+/// How fast a run was, beside others that may have run at the same time; not among its results, which are the same each
+/// time.
+fn rate(results: &Results, took: Duration) -> String {
+    let seconds = took.as_secs_f64().max(1e-9);
+    let millions = results.events as f64 / seconds / 1e6;
+    format!("{}: {} events in {seconds:.2} s, {millions:.2} million a second", results.policy, results.events)
 }
 
 /// The first signal ends the runs, the second one the process, which may be long in a step.

@@ -66,6 +66,15 @@ impl ProgressLine {
         }
     }
 
+    /// Prints a text that stays, whatever is shown next.
+    pub(crate) fn tell(&self, text: &str) {
+        match self {
+            Self::Quiet => {}
+            Self::Terminal(bar) => bar.println(text),
+            Self::Plain(_) => eprintln!("{text}"),
+        }
+    }
+
     /// Removes the line from a terminal.
     pub(crate) fn clear(&self) {
         if let Self::Terminal(bar) = self {
