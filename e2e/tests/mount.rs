@@ -357,7 +357,7 @@ fn hostile_trees_stay_where_they_are() {
 }
 
 #[test]
-fn what_is_recorded_can_be_advised_on() {
+fn what_is_recorded_can_be_advised_on_and_simulated() {
     let Some(mut overlay) = overlay() else { return };
     overlay.mount(&["--trace", "traces"]);
     let file = File::create(overlay.path("mnt/data")).expect("a file");
@@ -374,6 +374,15 @@ fn what_is_recorded_can_be_advised_on() {
     let trace = trace.path().display().to_string();
     let advice = run(&mut overlay.command(&["layout", "advise", &trace, "--servers", "classes.toml"]));
     assert!(advice.contains("mnt/data"), "{advice}");
+    // The same program in the simulator.
+    let replay = format!("[[app]]\nname = \"recorded\"\nreplay = {{ log = \"{trace}\" }}\n");
+    let cluster =
+        "servers = [{ count = 4, device = \"hdd\" }]\n[[policy]]\nname = \"fifo\"\nscheduler = { policy = \"fifo\" }\n";
+    fs::write(overlay.path("replay.toml"), cluster.to_owned() + &replay).expect("a file");
+    let results = run(&mut overlay.command(&["sim", "replay.toml", "-q", "--json", "-"]));
+    let results: serde_json::Value = serde_json::from_str(&results).expect("valid JSON");
+    let bytes = |key: &str| results["results"][0]["apps"][0][key].as_u64();
+    assert_eq!((bytes("written_bytes"), bytes("read_bytes")), (Some(4 << 20), Some(4 << 20)), "{text}");
 }
 
 const CLASSES: &str = r#"
