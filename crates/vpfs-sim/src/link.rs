@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use vpfs_core::Time;
+use vpfs_model::device;
 
 /// How fast a link is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -26,10 +27,7 @@ impl LinkProfile {
 
     /// How long `bytes` occupy the link, rounded down to a nanosecond.
     pub fn transfer_time(&self, bytes: u64) -> Duration {
-        let rate = self.bytes_per_second.max(1);
-        let exact = || u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(rate)).unwrap_or(u64::MAX);
-        // Nearly every product fits, and divisions of 128 bits cost several times those of 64.
-        Duration::from_nanos(bytes.checked_mul(1_000_000_000).map_or_else(exact, |nanos| nanos / rate))
+        device::transfer_time(bytes, self.bytes_per_second)
     }
 }
 

@@ -40,6 +40,7 @@ pub use profile::DeviceProfile;
 pub use ssd::{Ssd, SsdProfile};
 pub use stalling::{StallProfile, Stalling};
 pub use uniform::{Uniform, UniformAccess, UniformProfile};
+pub use units::transfer_time;
 pub use volume::{Volume, VolumeProfile};
 
 /// The direction of an access.
