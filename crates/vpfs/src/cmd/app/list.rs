@@ -70,7 +70,9 @@ fn text(told: &[PushedSets]) -> String {
         .set_header(["set", "app", "share", "weight", "cap", "clients", "users", "left", "servers"]);
     let mut differ = 0;
     for ((set, name), seen) in apps {
-        differ += usize::from(seen.iter().any(|seen| seen.at.len() < told.len()));
+        // The jobs of a mount are those of its host.
+        let is_lacking = |seen: &Seen<'_>| seen.app.jobs.is_empty() && seen.at.len() < told.len();
+        differ += usize::from(seen.len() > 1 || seen.iter().any(is_lacking));
         for seen in seen {
             table.add_row(row(set, name, &seen, told));
         }
@@ -146,5 +148,13 @@ mod tests {
         assert!(differ.contains("only s1") && differ.contains("only s2"), "{differ}");
         assert!(differ.contains("2 differ"), "{differ}");
         assert_eq!(text(&[]), "no application was pushed");
+        let job = |server: &str, weight| {
+            let mut told = told(server, 90.0, &[("7", weight)]);
+            told.sets[0].text.apps[0].jobs = vec![7];
+            told
+        };
+        let elsewhere = text(&[job("c1", 4), told("c2", 90.0, &[])]);
+        assert!(elsewhere.contains("only c1") && !elsewhere.contains("differ"), "{elsewhere}");
+        assert!(text(&[job("c1", 4), job("c2", 3)]).contains("1 differ"));
     }
 }
