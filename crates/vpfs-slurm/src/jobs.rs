@@ -1,6 +1,6 @@
 //! What `squeue --json` prints, of Slurm 21.08 and later: the versions write numbers and states in different ways.
 
-use std::io::{BufReader, Read};
+use std::io::Read;
 
 use serde::{Deserialize, Deserializer};
 
@@ -141,15 +141,16 @@ fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> 
 }
 
 impl Jobs {
-    /// Reads it. Memory in proportion to the number of jobs.
+    /// Reads it. Memory in proportion to the text.
     ///
     /// # Errors
     /// What it says instead: that it failed, or something that is no list of jobs.
-    pub fn parse(json: impl Read) -> Result<Self, String> {
+    pub fn parse(mut json: impl Read) -> Result<Self, String> {
         let unclear = |error: serde_json::Error| format!("prints something else than jobs: {error}");
-        // It is read byte by byte, each of which would be a system call.
-        let Answer { errors, jobs } =
-            serde_json::from_reader(BufReader::with_capacity(64 << 10, json)).map_err(unclear)?;
+        // Nearly all of it is skipped, which is several times faster in memory than byte by byte from a reader.
+        let mut text = Vec::new();
+        json.read_to_end(&mut text).map_err(|error| format!("cannot be read: {error}"))?;
+        let Answer { errors, jobs } = serde_json::from_slice(&text).map_err(unclear)?;
         if let Some(Complaint { description, error }) = errors.first() {
             let said = format!("failed: {description} ({error})");
             return Err(said.chars().flat_map(char::escape_debug).collect());

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::BufReader;
 use std::path::PathBuf;
 
 use comfy_table::Table;
@@ -37,7 +36,7 @@ impl Show {
             None => query::jobs(settings.timeout),
             Some(path) => {
                 let read = File::open(path).map_err(|error| error.to_string());
-                let read = read.and_then(|file| Jobs::parse(BufReader::new(file)));
+                let read = read.and_then(|file| Jobs::parse(file));
                 read.map_err(|error| format!("{} {error}", path.display()))
             }
         }
