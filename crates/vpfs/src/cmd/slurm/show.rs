@@ -36,7 +36,7 @@ impl Show {
             None => query::jobs(settings.timeout),
             Some(path) => {
                 let read = File::open(path).map_err(|error| error.to_string());
-                let read = read.and_then(|file| Jobs::parse(file));
+                let read = read.and_then(Jobs::parse);
                 read.map_err(|error| format!("{} {error}", path.display()))
             }
         }
