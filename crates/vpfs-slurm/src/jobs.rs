@@ -148,9 +148,9 @@ impl Jobs {
     pub fn parse(mut json: impl Read) -> Result<Self, String> {
         let unclear = |error: serde_json::Error| format!("prints something else than jobs: {error}");
         // Nearly all of it is skipped, which is several times faster in memory than byte by byte from a reader.
-        let mut text = Vec::new();
-        json.read_to_end(&mut text).map_err(|error| format!("cannot be read: {error}"))?;
-        let Answer { errors, jobs } = serde_json::from_slice(&text).map_err(unclear)?;
+        let mut text = String::new();
+        json.read_to_string(&mut text).map_err(|error| format!("cannot be read: {error}"))?;
+        let Answer { errors, jobs } = serde_json::from_str(&text).map_err(unclear)?;
         if let Some(Complaint { description, error }) = errors.first() {
             let said = format!("failed: {description} ({error})");
             return Err(said.chars().flat_map(char::escape_debug).collect());
