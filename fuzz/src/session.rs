@@ -10,7 +10,7 @@ use vpfs_core::{Bytes, FilePosition, MIN_DATA_COST, Objects, OpKind, Pieces, Tim
 use vpfs_session::nfs::Nfs;
 use vpfs_session::orangefs::{AddressMap, OrangeFs};
 use vpfs_session::{
-    Action, Completed, Interposer, OpId, Outbound, Requester, Session, SessionLimits, Side, Submission,
+    Action, Completed, Interposer, Next, OpId, Outbound, Requester, Session, SessionLimits, Side, Submission,
 };
 use vpfs_wire::bmi::{Header, MAX_UNEXPECTED, Mode, Tag};
 use vpfs_wire::nfs::MAX_RECORD;
@@ -277,8 +277,10 @@ struct Run {
     now: Time,
     /// Bytes that arrive at once.
     piece: usize,
-    /// Whether the rests of messages pass through the pipes.
+    /// Whether the rests of messages pass through the pipes, and those of requests stay in the sockets.
     is_piped: bool,
+    /// What was not read, from the client and from the server.
+    sockets: [BytesMut; 2],
     client_buf: BytesMut,
     server_buf: BytesMut,
     /// From the client and from the server.
@@ -310,6 +312,7 @@ impl Run {
             now: Time::ZERO,
             piece,
             is_piped,
+            sockets: Default::default(),
             client_buf: BytesMut::new(),
             server_buf: BytesMut::new(),
             pipes: Default::default(),
@@ -327,22 +330,14 @@ impl Run {
     }
 
     fn step(&mut self, step: Step) {
+        // A request that has arrived may be dispatched before the rest of it is read.
+        if !matches!(step, Step::Dispatch(_)) {
+            self.receive(Side::Client);
+        }
         let session = &mut self.session;
         match step {
-            Step::FromClient(bytes) if session.wants_client() => {
-                for piece in bytes.chunks(self.piece) {
-                    let read = self.piped(Side::Client, piece);
-                    self.client_buf.extend_from_slice(read);
-                    self.session.handle_client(self.now, &mut self.client_buf);
-                }
-            }
-            Step::FromServer(bytes) if session.wants_server() => {
-                for piece in bytes.chunks(self.piece) {
-                    let read = self.piped(Side::Server, piece);
-                    self.server_buf.extend_from_slice(read);
-                    self.session.handle_server(self.now, &mut self.server_buf);
-                }
-            }
+            Step::FromClient(bytes) if session.wants_client() => self.arrive(Side::Client, &bytes),
+            Step::FromServer(bytes) if session.wants_server() => self.arrive(Side::Server, &bytes),
             // Back-pressure: such bytes stay with the peer.
             Step::FromClient(_) | Step::FromServer(_) => {}
             Step::Dispatch(at) => {
@@ -353,6 +348,7 @@ impl Run {
                     let pieces = (at % 2 == 1).then_some(Pieces { count: 3, every });
                     session.dispatch(self.now, op, pieces);
                 }
+                self.receive(Side::Client);
             }
             Step::Wait(duration) => {
                 self.now = self.now + duration;
@@ -361,7 +357,10 @@ impl Run {
             }
             Step::ClientTakes(count) => take(session.to_client(), count, &mut self.pipes[1], &mut self.to_client),
             Step::ServerTakes(count) => take(session.to_server(), count, &mut self.pipes[0], &mut self.to_server),
-            Step::ClientEof => session.handle_client_eof(self.client_buf.len()),
+            Step::ClientEof => {
+                self.read(Side::Client);
+                self.session.handle_client_eof(self.client_buf.len());
+            }
             Step::ServerEof => session.handle_server_eof(self.server_buf.len()),
             Step::Drain => {
                 session.drain();
@@ -369,19 +368,50 @@ impl Run {
         }
     }
 
-    /// Has the start of `bytes` pass through the pipe, as far as it may, and returns the rest.
-    fn piped<'a>(&mut self, side: Side, bytes: &'a [u8]) -> &'a [u8] {
-        let (pipe, buf) = match side {
-            Side::Client => (&mut self.pipes[0], &self.client_buf),
-            Side::Server => (&mut self.pipes[1], &self.server_buf),
-        };
-        if !self.is_piped || !buf.is_empty() {
-            return bytes;
+    fn arrive(&mut self, side: Side, bytes: &[u8]) {
+        for piece in bytes.chunks(self.piece) {
+            self.sockets[side as usize].extend_from_slice(piece);
+            self.receive(side);
         }
-        let (passing, rest) = bytes.split_at(bytes.len().min(self.session.passing(side)));
-        pipe.extend_from_slice(passing);
-        self.session.passed(self.now, side, passing.len());
-        rest
+    }
+
+    /// Takes what is in a socket, as far as it need not stay there.
+    fn receive(&mut self, side: Side) {
+        while !self.sockets[side as usize].is_empty() {
+            let (socket, pipe) = (&mut self.sockets[side as usize], &mut self.pipes[side as usize]);
+            match self.session.next(side) {
+                Next::Arriving(rest) if self.is_piped && socket.len() < rest => return,
+                Next::Arriving(_) if self.is_piped => {
+                    self.session.arrived(self.now, &mut self.client_buf);
+                    if let Next::Waiting(_) = self.session.next(side) {
+                        return;
+                    }
+                    self.read(side);
+                }
+                Next::Passing(most)
+                    if self.is_piped && [&self.client_buf, &self.server_buf][side as usize].is_empty() =>
+                {
+                    let passing = socket.split_to(most.min(socket.len()));
+                    pipe.extend_from_slice(&passing);
+                    self.session.passed(self.now, side, passing.len());
+                }
+                _ => self.read(side),
+            }
+        }
+    }
+
+    fn read(&mut self, side: Side) {
+        let bytes = self.sockets[side as usize].split();
+        match side {
+            Side::Client => {
+                self.client_buf.extend_from_slice(&bytes);
+                self.session.handle_client(self.now, &mut self.client_buf);
+            }
+            Side::Server => {
+                self.server_buf.extend_from_slice(&bytes);
+                self.session.handle_server(self.now, &mut self.server_buf);
+            }
+        }
     }
 
     /// Records the actions of the step.

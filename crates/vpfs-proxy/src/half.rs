@@ -1,9 +1,12 @@
 //! One of the two sockets of a connection.
 
 use std::io;
+use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
 use tokio::io::Interest;
+use vpfs_core::Time;
 use vpfs_session::Outbound;
 
 use crate::pipes::Pipes;
@@ -13,6 +16,14 @@ use crate::stream::{Detached, Stream};
 /// A read buffer with less room than this is replaced or reclaimed.
 const MIN_READ: usize = 32 << 10;
 
+/// How long to leave bytes in a socket until there are more. A peer with a small send buffer sends the next ones when
+/// these are acknowledged, which takes up to 40 ms unless they are read.
+const LONGEST_AWAIT: Duration = Duration::from_millis(10);
+
+/// How often bytes are read as they come before they are awaited again, if that took too long: at first, as it may have
+/// been an accident, and at most, after it always did. So the attempts cost such a peer only a little of its speed.
+const READS: RangeInclusive<u32> = 8..=1024;
+
 /// A socket and the bytes read from it that are not a complete message yet.
 pub(crate) struct Half {
     pub(crate) stream: Stream,
@@ -20,13 +31,28 @@ pub(crate) struct Half {
     pub(crate) buf: BytesMut,
     /// What is to be sent to it and was not read into memory.
     pipes: Pipes,
+    /// It is ready only when many bytes are available, but they are not awaited for longer than until then.
+    awaits_until: Option<Time>,
+    /// How often not to await them after that.
+    reads: u32,
+    /// What that was the last time.
+    backoff: u32,
     pub(crate) eof: bool,
     pub(crate) write_closed: bool,
 }
 
 impl Half {
     pub(crate) fn new(stream: Stream) -> Self {
-        Self { stream, buf: BytesMut::new(), pipes: Pipes::default(), eof: false, write_closed: false }
+        Self {
+            stream,
+            buf: BytesMut::new(),
+            pipes: Pipes::default(),
+            awaits_until: None,
+            reads: 0,
+            backoff: 0,
+            eof: false,
+            write_closed: false,
+        }
     }
 
     /// A socket of a predecessor, which had read `buf` from it.
@@ -48,6 +74,42 @@ impl Half {
     pub(crate) fn try_splice(&mut self, to: &mut Half, most: usize) -> io::Result<Option<usize>> {
         let taken = self.stream.try_fill(&mut to.pipes, most);
         self.arrived(taken)
+    }
+
+    /// Whether `bytes` bytes are available, which nobody has read; `false` if they must be read as they come, `None` if
+    /// it is not known yet.
+    pub(crate) fn try_await(&mut self, now: Time, bytes: usize) -> io::Result<Option<bool>> {
+        if self.reads > 0 {
+            self.reads -= 1;
+            return Ok(Some(false));
+        }
+        let until = *self.awaits_until.get_or_insert(now + LONGEST_AWAIT);
+        let are_there = match self.stream.try_await(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && now < until => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.backoff = (2 * self.backoff).clamp(*READS.start(), *READS.end());
+                self.reads = self.backoff;
+                false
+            }
+            result => {
+                self.backoff = 0;
+                result?
+            }
+        };
+        self.await_any();
+        Ok(Some(are_there))
+    }
+
+    /// When to try that again, whether or not they are available.
+    pub(crate) fn awaits_until(&self) -> Option<Time> {
+        self.awaits_until
+    }
+
+    /// It is ready as soon as anything is available, from now on.
+    pub(crate) fn await_any(&mut self) {
+        if self.awaits_until.take().is_some() {
+            self.stream.await_any();
+        }
     }
 
     fn arrived(&mut self, count: io::Result<usize>) -> io::Result<Option<usize>> {
@@ -138,6 +200,58 @@ mod tests {
             half.ready(Some(Interest::READABLE)).await.unwrap();
             half.try_read(READ_SIZE).unwrap();
         }
+    }
+
+    async fn awaits(half: &mut Half, bytes: usize) -> bool {
+        loop {
+            half.ready(Some(Interest::READABLE)).await.unwrap();
+            if let Some(are_there) = half.try_await(Time::ZERO, bytes).unwrap() {
+                return are_there;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn many_bytes_are_awaited_and_not_read() {
+        let (mut half, mut peer) = pair().await;
+        peer.write_all(&[7; 10]).await.unwrap();
+        half.ready(Some(Interest::READABLE)).await.unwrap();
+        assert_eq!(half.try_await(Time::ZERO, 1 << 20).unwrap(), None);
+        let rest = vec![7; (1 << 20) - 10];
+        let (are_there, written) = tokio::join!(awaits(&mut half, 1 << 20), peer.write_all(&rest));
+        assert!(are_there && written.is_ok() && half.buf.is_empty());
+        // From then on it is ready with a single byte.
+        read(&mut half, 1 << 20).await;
+        half.buf.clear();
+        peer.write_all(&[7]).await.unwrap();
+        read(&mut half, 1).await;
+    }
+
+    /// A peer that sends more only when it knows that these have been read.
+    #[tokio::test]
+    async fn what_takes_too_long_is_read() {
+        let (mut half, mut peer) = pair().await;
+        peer.write_all(&[7; 10]).await.unwrap();
+        half.ready(Some(Interest::READABLE)).await.unwrap();
+        assert_eq!(half.try_await(Time::ZERO, 1 << 20).unwrap(), None);
+        let until = half.awaits_until().unwrap();
+        assert_eq!(half.try_await(until, 1 << 20).unwrap(), Some(false));
+        read(&mut half, 10).await;
+        assert_eq!((half.try_await(until, 1 << 20).unwrap(), half.awaits_until()), (Some(false), None));
+    }
+
+    #[tokio::test]
+    async fn what_never_comes_is_not_awaited() {
+        let (mut half, mut peer) = pair().await;
+        peer.write_all(&[7; 10]).await.unwrap();
+        drop(peer);
+        assert!(!awaits(&mut half, 1 << 20).await);
+        read(&mut half, 10).await;
+        while !half.eof {
+            half.ready(Some(Interest::READABLE)).await.unwrap();
+            half.try_read(1).unwrap();
+        }
+        assert_eq!(half.buf.len(), 10);
     }
 
     /// Symptom: a connection that had moved data kept 270 to 526 KB for ever. Cause: it kept its read buffers.

@@ -5,6 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use nix::libc;
+use nix::sys::socket::SetSockOpt;
+use nix::{setsockopt_impl, sockopt_impl};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::ioctl_fionread;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::Instant;
@@ -118,6 +123,28 @@ pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
 pub(crate) fn acknowledge(stream: &TcpStream) {
     // If this fails, the peer only learns it later.
     let _ = SockRef::from(stream).set_tcp_quickack(true);
+}
+
+nix::sockopt_impl!(LowWater, SetOnly, libc::SOL_SOCKET, libc::SO_RCVLOWAT, i32);
+
+/// Whether the socket has received `bytes` bytes that nobody has read. `false` at its end, or if the system has no room
+/// for so many. Until then it is not ready, and the error is [`io::ErrorKind::WouldBlock`].
+pub(crate) fn received(stream: &TcpStream, bytes: usize) -> io::Result<bool> {
+    let has_all = || Ok::<_, io::Error>(ioctl_fionread(stream)? >= bytes as u64);
+    if has_all()? {
+        return Ok(true);
+    }
+    let Ok(wanted) = i32::try_from(bytes) else { return Ok(false) };
+    LowWater.set(&stream, &wanted)?;
+    // They may have come just before that, and at its end a socket is always ready.
+    let is_ready = poll(&mut [PollFd::new(stream, PollFlags::IN)], Some(&Timespec::default()))? > 0;
+    if is_ready { has_all() } else { Err(io::ErrorKind::WouldBlock.into()) }
+}
+
+/// The socket is ready as soon as it has received anything, from now on.
+pub(crate) fn await_any(stream: &TcpStream) {
+    // What was set before can be set again.
+    let _ = LowWater.set(&stream, &1);
 }
 
 /// Makes closing send a reset, as a dead server's kernel would: the client must not mistake it for an orderly end.

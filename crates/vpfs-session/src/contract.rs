@@ -9,6 +9,21 @@ use vpfs_core::{FileKey, FilePosition, Objects, OpKind, Pieces, Time};
 
 use crate::{Outbound, SessionLimits};
 
+/// What is known of the next bytes of one side, before they are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Nothing: they may be the start of a message.
+    Unknown,
+    /// So many pass to the other side, whatever they are: the rest of a message. A driver may pass them on without
+    /// showing them, see [`Session::passed`].
+    Passing(usize),
+    /// So many are the rest of the request at the start of the client's buffer. A driver need not read them before it
+    /// has all of them, see [`Session::arrived`].
+    Arriving(usize),
+    /// So many are the rest of a request that has arrived. If its turn comes before they are read, they pass.
+    Waiting(usize),
+}
+
 /// One client connection and the server connection behind it, in one protocol. See the crate documentation for how to
 /// drive it.
 pub trait Session: fmt::Debug + Send {
@@ -29,11 +44,14 @@ pub trait Session: fmt::Debug + Send {
     /// Takes the bytes that arrived from the server. Bytes that remain in `buf` are the start of an incomplete message.
     fn handle_server(&mut self, now: Time, buf: &mut BytesMut);
 
-    /// The number of bytes to arrive next from this side that pass to the other side, whatever they are: the rest of a
-    /// message. A driver may pass them on without showing them, see [`Session::passed`].
-    fn passing(&self, side: Side) -> usize;
+    /// What is known of the bytes to arrive next from this side.
+    fn next(&self, side: Side) -> Next;
 
-    /// The driver took `bytes` of [`Session::passing`] from this side into its pipes to the other side, instead of
+    /// All bytes of [`Next::Arriving`] are at the driver, which has not read them: the request at the start of `buf`
+    /// has arrived, unless it is one that must be read.
+    fn arrived(&mut self, now: Time, buf: &mut BytesMut);
+
+    /// The driver took `bytes` of [`Next::Passing`] from this side into its pipes to the other side, instead of
     /// giving them to [`Session::handle_client`] or [`Session::handle_server`]. They have their place in the
     /// [`Outbound`] of the other side.
     ///

@@ -18,7 +18,7 @@
 //! 3. Read from a side only while [`Session::wants_client`] or [`Session::wants_server`] returns true: this is the
 //!    back-pressure on the connection that causes the load. Call [`Session::client_waited`] after the client was not
 //!    read for a while.
-//!    The bytes that [`Session::passing`] counts need not be read into memory, see [`Session::passed`].
+//!    What [`Session::next`] says of them tells which bytes need not be read into memory.
 //! 4. While [`Session::is_behind`], let others have their turn and call `handle_client` and `handle_server` again.
 //! 5. Call `handle_timeout` at [`Session::poll_timeout`], and then `handle_client` with the bytes left in its buffer.
 //!
@@ -38,7 +38,8 @@ mod outbound;
 mod shared;
 
 pub use contract::{
-    Action, CloseReason, Completed, Interposer, OpId, Outcome, Requester, Session, Side, Submission, Suspended, User,
+    Action, CloseReason, Completed, Interposer, Next, OpId, Outcome, Requester, Session, Side, Submission, Suspended,
+    User,
 };
 pub use limits::SessionLimits;
 pub use outbound::Outbound;

@@ -6,7 +6,7 @@ use std::io::IoSlice;
 use bytes::{Buf, Bytes};
 
 /// A queue of shared buffers: nothing is copied between the receiving and the sending socket. Some of its bytes may be
-/// only in the driver's pipes, see [`Session::passing`](crate::Session::passing).
+/// only in the driver's pipes, see [`Session::passed`](crate::Session::passed).
 #[derive(Debug, Default)]
 pub struct Outbound {
     chunks: VecDeque<Chunk>,

@@ -8,7 +8,7 @@ use bytes::BytesMut;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use vpfs_core::Time;
-use vpfs_session::{Action, CloseReason, Completed, Outcome, Session, Side, Suspended, User};
+use vpfs_session::{Action, CloseReason, Completed, Next, Outcome, Session, Side, Suspended, User};
 
 use crate::abandoned::Abandoned;
 use crate::alarm::Alarm;
@@ -354,7 +354,7 @@ impl Connection {
     /// When to act if nothing arrives.
     fn deadline(&mut self) -> Option<Time> {
         if !self.session.is_closed() {
-            return self.session.poll_timeout();
+            return [self.session.poll_timeout(), self.client.awaits_until()].into_iter().flatten().min();
         }
         let (clock, patience) = (&self.shared.clock, self.limits.session.flow_timeout);
         Some(*self.flush_until.get_or_insert_with(|| clock.now() + patience))
@@ -438,24 +438,42 @@ impl Connection {
     /// Takes at most `room` bytes that arrived from one side. The rest of a long message is not looked at. Returns how
     /// many there were and how many it would have taken.
     fn receive_part(&mut self, now: Time, side: Side, room: usize) -> io::Result<Option<(usize, usize)>> {
-        let rest = self.session.passing(side);
+        let next = self.session.next(side);
         let (from, to) = match side {
             Side::Client => (&mut self.client, &mut self.server),
             Side::Server => (&mut self.server, &mut self.client),
         };
-        if rest >= LONG_REST && from.buf.is_empty() {
-            match from.try_splice(to, rest.min(room)) {
-                Ok(Some(count)) => {
-                    self.turn += count;
-                    self.session.passed(now, side, count);
-                    return Ok(Some((count, room)));
+        match next {
+            Next::Passing(rest) if rest >= LONG_REST && from.buf.is_empty() => {
+                match from.try_splice(to, rest.min(room)) {
+                    Ok(Some(count)) => {
+                        self.turn += count;
+                        self.session.passed(now, side, count);
+                        return Ok(Some((count, room)));
+                    }
+                    Ok(None) => return Ok(None),
+                    Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
+                    Err(error) => return Err(error),
                 }
-                Ok(None) => return Ok(None),
-                Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
-                Err(error) => return Err(error),
             }
+            // The system holds it meanwhile, which counts.
+            Next::Arriving(rest) if rest >= LONG_REST && room == READ_SIZE => match from.try_await(now, rest)? {
+                Some(true) => {
+                    self.recognise();
+                    self.session.arrived(now, &mut self.client.buf);
+                    // If its turn comes now, the rest is not read.
+                    return Ok(Some((0, room)));
+                }
+                Some(false) => {}
+                None => return Ok(None),
+            },
+            _ => {}
         }
-        let most = if from.buf.is_empty() { room.min(rest + FIRST_READ) } else { room };
+        let most = match next {
+            _ if !from.buf.is_empty() => room,
+            Next::Passing(rest) | Next::Waiting(rest) => room.min(rest + FIRST_READ),
+            Next::Unknown | Next::Arriving(_) => room.min(FIRST_READ),
+        };
         let Some(count) = from.try_read(most)? else { return Ok(None) };
         self.turn += count;
         match side {
@@ -520,7 +538,11 @@ impl Connection {
     /// Updates the count of memory held; called after everything that can be sent was sent.
     fn count_memory(&mut self) -> Result<(), Failure> {
         let requests = self.session.held_requests();
-        let unread = self.client.buf.len() + self.server.buf.len();
+        let in_socket = match self.session.next(Side::Client) {
+            Next::Arriving(rest) | Next::Waiting(rest) => rest,
+            Next::Unknown | Next::Passing(_) => 0,
+        };
+        let unread = self.client.buf.len() + self.server.buf.len() + in_socket;
         let held = [requests, self.session.to_server().held(), self.session.to_client().held(), unread];
         let has_more_requests = requests > self.memory.requests() && requests >= LITTLE;
         match self.memory.set(held) {
@@ -578,12 +600,13 @@ impl Connection {
 
     /// Gives a suspended connection to the daemon's successor.
     fn hand_over(self) {
-        let Self { shared, listener, client, server, suspended, requests, .. } = self;
+        let Self { shared, listener, mut client, server, suspended, requests, .. } = self;
         debug_assert!(requests.is_empty(), "nothing is in progress");
         let Some(Suspended { requests, user }) = suspended else { return };
         let mut from_client = BytesMut::from(requests);
         from_client.extend_from_slice(&client.buf);
         let from_server = server.buf;
+        client.await_any();
         // A socket that cannot leave the runtime is closed, with a reset.
         if let (Ok(client), Ok(server)) = (client.stream.detach(), server.stream.detach()) {
             let (address, upstream) = (listener.address, listener.upstream.clone());

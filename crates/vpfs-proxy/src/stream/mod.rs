@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 
 use crate::pipes::Pipes;
-use crate::sockets::{acknowledge, reset_on_close};
+use crate::sockets::{acknowledge, await_any, received, reset_on_close};
 
 #[cfg(test)]
 pub(crate) mod simulated;
@@ -81,6 +81,25 @@ impl Stream {
                 pipes.simulated.advance(count);
                 Ok(count)
             }
+        }
+    }
+
+    /// Whether it has received `bytes` bytes, which nobody has read. `false`: it has not, and there is no use in waiting
+    /// for them. An error of the kind [`io::ErrorKind::WouldBlock`] until it is known; it is not ready before.
+    pub(crate) fn try_await(&self, bytes: usize) -> io::Result<bool> {
+        match self {
+            Self::Tcp(stream) => stream.try_io(Interest::READABLE, || received(stream, bytes)),
+            #[cfg(test)]
+            Self::Simulated(socket) => socket.try_await(bytes),
+        }
+    }
+
+    /// It is ready as soon as it has received anything, from now on.
+    pub(crate) fn await_any(&self) {
+        match self {
+            Self::Tcp(stream) => await_any(stream),
+            #[cfg(test)]
+            Self::Simulated(socket) => socket.await_any(),
         }
     }
 

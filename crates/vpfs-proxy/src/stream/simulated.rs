@@ -44,6 +44,8 @@ pub(crate) struct Socket {
     shared: Arc<Shared>,
     side: usize,
     resets: Mutex<bool>,
+    /// It is ready when so many bytes are available.
+    low_water: Mutex<usize>,
     addresses: [SocketAddr; 2],
 }
 
@@ -52,7 +54,13 @@ pub(crate) fn pair(random: &Randomness, capacity: usize, addresses: [SocketAddr;
     let wire = Mutex::new(Wire { pipes: Default::default(), gone: [false; 2], was_reset: false });
     let random = Arc::clone(random);
     let shared = Arc::new(Shared { wire, changed: Default::default(), capacity, random });
-    [0, 1].map(|side| Socket { shared: Arc::clone(&shared), side, resets: Mutex::new(false), addresses })
+    [0, 1].map(|side| Socket {
+        shared: Arc::clone(&shared),
+        side,
+        resets: Mutex::new(false),
+        low_water: Mutex::new(1),
+        addresses,
+    })
 }
 
 impl Socket {
@@ -72,12 +80,30 @@ impl Socket {
     fn is_ready(&self, interest: Interest) -> bool {
         let wire = self.wire();
         let (incoming, outgoing) = (&wire.pipes[1 - self.side], &wire.pipes[self.side]);
-        let readable = !incoming.bytes.is_empty() || incoming.ended;
+        let readable = self.has_received(incoming, *self.low_water.lock().unwrap());
         let writable = outgoing.bytes.len() < self.shared.capacity || wire.gone[1 - self.side];
         wire.was_reset
             || wire.gone[self.side]
             || interest.is_readable() && readable
             || interest.is_writable() && writable
+    }
+
+    fn has_received(&self, incoming: &Pipe, bytes: usize) -> bool {
+        incoming.bytes.len() >= bytes.min(self.shared.capacity) || incoming.ended
+    }
+
+    pub(crate) fn try_await(&self, bytes: usize) -> io::Result<bool> {
+        let wire = self.wire();
+        let incoming = &wire.pipes[1 - self.side];
+        *self.low_water.lock().unwrap() = bytes;
+        if !self.has_received(incoming, bytes) && !wire.was_reset && !wire.gone[self.side] {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(incoming.bytes.len() >= bytes)
+    }
+
+    pub(crate) fn await_any(&self) {
+        *self.low_water.lock().unwrap() = 1;
     }
 
     pub(crate) fn try_read_buf(&self, buf: &mut impl BufMut) -> io::Result<usize> {

@@ -125,8 +125,8 @@ fn v3(procedure: u32, access: Access<'_>, len: usize, user: Option<&Arc<User>>) 
 fn data(kind: OpKind, file: &[u8], start: u64, bytes: u64, user: Option<&Arc<User>>) -> Plan {
     let file = file_key(file);
     let (answer, carried) = match kind {
-        OpKind::Read => (Answer::Read(file), 0),
-        _ => (Answer::Write(file), bytes),
+        OpKind::Read => (Answer::Read, 0),
+        _ => (Answer::Write, bytes),
     };
     let submission = Submission {
         kind,

@@ -2,22 +2,21 @@
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use vpfs_core::Time;
-use vpfs_wire::nfs::{Call, Credential, MAX_RECORD, Message, Record};
+use vpfs_wire::nfs::{Access, Call, Credential, Message, Record, program};
 
 use super::classify::{Plan, metadata, plan};
 use super::detail::{Content, Detail};
-use super::{Messages, SAME_XID, Tag, malformed, record};
-use crate::shared::{Arriving, Class, Core, Meaning, Numbered, violation};
-use crate::{CloseReason, Side, User};
+use super::{Messages, SAME_XID, Tag, USUAL, make_room, malformed, record};
+use crate::shared::{Arriving, Class, Core, Meaning, Numbered, kept, violation};
+use crate::{CloseReason, Next, Side, User};
 
-/// A record at least this long is held as a part of the buffer that it was read into, all of which stays in memory; a
-/// shorter one is copied, as most of that buffer may be for others.
-const KEPT_LEN: usize = 64 << 10;
+/// Bytes of a call that have its header, with the longest credential and verifier, and what a WRITE says before its
+/// data.
+const PEEK: usize = 1024;
 
 /// What a record of the client is.
-#[expect(clippy::large_enum_variant, reason = "it lives until it is returned")]
 enum Found {
     /// To be scheduled or sent.
     Call(Tag, Plan, Detail),
@@ -34,20 +33,28 @@ impl Messages {
         now: Time,
         buf: &mut BytesMut,
     ) -> Result<bool, CloseReason> {
-        let Some(record) = record(buf, Side::Client, MAX_RECORD)? else { return Ok(false) };
-        let len = record.len;
-        match self.look_at(core, &record, &buf[..len])? {
+        let Some(record) = record(buf, Side::Client, PEEK)? else { return Ok(false) };
+        let here = record.len.min(buf.len());
+        let unread = record.len - here;
+        if unread > 0 && !(unread <= USUAL && is_write(&record, buf) && core.arrives(unread)) {
+            if core.next(Side::Client) == Next::Unknown {
+                make_room(buf, unread);
+            }
+            return Ok(false);
+        }
+        match self.look_at(core, &record, &buf[..here])? {
             Found::Call(tag, Plan { class, carried, order, numbered, .. }, detail) => {
-                let bytes = buf.split_to(len).freeze();
-                let message = if len < KEPT_LEN { Bytes::copy_from_slice(&bytes) } else { bytes };
+                let message = kept(buf.split_to(here));
                 let (detail_bytes, expected) = (0, 0);
                 core.arrive(
                     now,
-                    Arriving { tag, message, class, detail, detail_bytes, carried, expected, order, numbered },
+                    Arriving { tag, message, unread, class, detail, detail_bytes, carried, expected, order, numbered },
                 );
             }
-            Found::Settled => drop(buf.split_to(len)),
-            Found::Reply => core.pass_client(now, buf, [len, 0], Meaning::Stray),
+            // To be forgotten, it must be read.
+            Found::Settled if unread > 0 => return Ok(false),
+            Found::Settled => drop(buf.split_to(here)),
+            Found::Reply => core.pass_client(now, buf, [here, 0], Meaning::Stray),
         }
         Ok(true)
     }
@@ -89,6 +96,16 @@ impl Messages {
         }
         self.user.clone()
     }
+}
+
+/// Whether the record is a WRITE of NFSv3 as far as it is here, so that the rest is its data. Behind that of NFSv4 there
+/// may be other operations.
+fn is_write(record: &Record, bytes: &[u8]) -> bool {
+    let start = record.message(bytes);
+    let Ok(Message::Call(call)) = Message::parse(&start) else { return false };
+    let is_v3 = (call.program, call.version) == (program::NFS, 3);
+    let access = call.arguments.filter(|_| is_v3).map(|arguments| Access::parse(call.procedure, arguments));
+    matches!(access, Some(Ok(Access::Write { .. })))
 }
 
 fn content(call: &Call<'_>, record: &Record, plan: &Plan) -> Content {

@@ -1,6 +1,6 @@
 //! What an operation of NFS is, beyond what every protocol knows of one.
 
-use vpfs_core::{FileKey, FilePosition};
+use vpfs_core::FilePosition;
 use vpfs_wire::nfs::Protection;
 
 use super::Messages;
@@ -26,9 +26,9 @@ pub(super) enum Answer {
     /// Only that what was asked for was done, which is charged as it was asked for.
     Uncounted,
     /// How much was read, and the file's size.
-    Read(FileKey),
+    Read,
     /// The file's size.
-    Write(FileKey),
+    Write,
     /// Entries of a directory.
     List { is_plus: bool },
     /// How much was read, by NFSv4.

@@ -85,9 +85,6 @@ const USUAL: usize = 1 << 20;
 
 /// The record at the start of `buf`, `None` if fewer than `needed` of its bytes are there, or than all if it has
 /// several fragments.
-///
-/// Makes room for the rest of a long one at once, as far as usual clients send, and for that of a longer one when so
-/// much has arrived: otherwise its start would be copied again and again while the buffer grows.
 fn record(buf: &mut BytesMut, side: Side, needed: usize) -> Result<Option<Record>, CloseReason> {
     let record = match Record::parse(buf) {
         Ok(record) => record,
@@ -99,11 +96,16 @@ fn record(buf: &mut BytesMut, side: Side, needed: usize) -> Result<Option<Record
     if buf.len() >= needed {
         return Ok(Some(record));
     }
-    let missing = needed - buf.len();
+    make_room(buf, needed - buf.len());
+    Ok(None)
+}
+
+/// Makes room for `missing` bytes of a record that is arriving at once, as far as usual clients send, and for those of a
+/// longer one when so much has arrived: otherwise its start would be copied again and again while the buffer grows.
+fn make_room(buf: &mut BytesMut, missing: usize) {
     if missing > ROOM_BEHIND {
         buf.reserve(missing.min(USUAL.max(4 * buf.len())) + ROOM_BEHIND);
     }
-    Ok(None)
 }
 
 const TLS: &str = "NFS over TLS, which vpfs cannot schedule; mount without xprtsec=, or past the proxy \

@@ -1,7 +1,7 @@
 //! Messages from the server: all pass at once, and replies reveal what each operation did.
 
 use bytes::BytesMut;
-use vpfs_core::{FileKey, Objects, Time};
+use vpfs_core::{Objects, Time};
 use vpfs_wire::nfs::{Message, Record, Reply, compound_listed, compound_moved, listed, moved, program, status};
 
 use super::classify::opaque_objects;
@@ -71,7 +71,7 @@ fn learn(core: &mut Core<Messages>, id: OpId, reply: &Reply<'_>, record: &Record
     let status = status(results).unwrap_or(0);
     let entries = |listed: u32| if status == 0 { Objects::new(u64::from(listed) * parts as u64) } else { Objects::ONE };
     match answer {
-        Answer::Read(file) | Answer::Write(file) if status == 0 => data(core, id, answer, file, results),
+        Answer::Read | Answer::Write if status == 0 => data(core, id, answer, results),
         Answer::CompoundRead if status == 0 => match compound_moved(results) {
             Ok(count) => core.read_in_reply(id, count.into()),
             Err(_) => core.leave_uncounted(id),
@@ -85,10 +85,11 @@ fn learn(core: &mut Core<Messages>, id: OpId, reply: &Reply<'_>, record: &Record
 }
 
 /// A READ or WRITE of NFSv3 succeeded.
-fn data(core: &mut Core<Messages>, id: OpId, answer: Answer, file: FileKey, results: &[u8]) {
-    let is_write = matches!(answer, Answer::Write(_));
+fn data(core: &mut Core<Messages>, id: OpId, answer: Answer, results: &[u8]) {
+    let is_write = answer == Answer::Write;
     if let Ok(moved) = moved(is_write, results) {
-        core.actions.extend(moved.size.map(|size| Action::SizeLearned { file, size }));
+        let file = core.op(id).detail.content.position.map(|position| position.file);
+        core.actions.extend(file.zip(moved.size).map(|(file, size)| Action::SizeLearned { file, size }));
         if !is_write {
             core.read_in_reply(id, moved.count.into());
         }

@@ -89,7 +89,11 @@ impl Messages {
         let (tag, detail_bytes) = (header.tag, detail.memory());
         let (carried, expected) = (detail.carried(), detail.expected());
         let (order, numbered) = (None, None);
-        core.arrive(now, Arriving { tag, message, class, detail, detail_bytes, carried, expected, order, numbered });
+        let unread = 0;
+        core.arrive(
+            now,
+            Arriving { tag, message, unread, class, detail, detail_bytes, carried, expected, order, numbered },
+        );
         Ok(())
     }
 

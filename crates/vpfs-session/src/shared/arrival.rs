@@ -4,7 +4,8 @@ use bytes::Bytes;
 use vpfs_core::{Objects, Pieces, Time};
 
 use super::op::{Op, State, data_cost};
-use super::{Core, Numbered, Order, Protocol, violation};
+use super::passing::Inbound;
+use super::{Core, Meaning, Numbered, Order, Protocol, violation};
 use crate::{Action, CloseReason, OpId, Side, Submission};
 
 /// Bytes that an operation takes up in the tables of session, driver and scheduler, besides its request.
@@ -24,8 +25,10 @@ pub(crate) enum Class {
 pub(crate) struct Arriving<P: Protocol> {
     /// Of no operation in progress.
     pub(crate) tag: P::Tag,
-    /// What is sent to the server.
+    /// What is sent to the server, as far as it was read,
     pub(crate) message: Bytes,
+    /// and the number of bytes behind that, which are there. Zero if it is sent at once.
+    pub(crate) unread: usize,
     pub(crate) class: Class,
     pub(crate) detail: P::Detail,
     /// Bytes of memory that the detail takes up besides itself.
@@ -56,6 +59,20 @@ impl<P: Protocol> Core<P> {
         Ok(!self.draining)
     }
 
+    /// Whether a request that has arrived may be scheduled before all of it was read.
+    pub(super) fn leaves_unread(&self) -> bool {
+        self.unsent.is_none() && !self.draining
+    }
+
+    /// The request at the start of the client's buffer, which needs no more than that to be scheduled, lacks `missing`
+    /// bytes. Returns whether they are all there.
+    pub(crate) fn arrives(&mut self, missing: usize) -> bool {
+        if !self.is_there && self.leaves_unread() {
+            self.arriving = missing;
+        }
+        self.is_there
+    }
+
     /// Whether an operation that was sent at once is in progress.
     pub(crate) fn has_exempt(&self) -> bool {
         self.table.unscheduled > 0
@@ -63,7 +80,8 @@ impl<P: Protocol> Core<P> {
 
     /// Sends a request at once or has it scheduled.
     pub(crate) fn arrive(&mut self, now: Time, arriving: Arriving<P>) {
-        let Arriving { tag, message, class, detail, detail_bytes, carried, expected, order, numbered } = arriving;
+        let Arriving { tag, message, unread, class, detail, detail_bytes, carried, expected, order, numbered } =
+            arriving;
         if matches!(class, Class::Scheduled(_))
             && let Some(earlier) = self.repeated(now, &message)
         {
@@ -80,6 +98,7 @@ impl<P: Protocol> Core<P> {
             cost,
             held: OP_BYTES + message.len() + detail_bytes,
             state: State::Queued(message),
+            rest: None,
             carried,
             expected,
             order,
@@ -93,6 +112,9 @@ impl<P: Protocol> Core<P> {
             dispatched: now,
             progressed: now,
         });
+        if unread > 0 {
+            self.from_client = Inbound::Rest { remaining: unread, op: id };
+        }
         self.enter_window(id);
         match class {
             Class::Exempt => self.dispatch(now, id, None),
@@ -129,15 +151,23 @@ impl<P: Protocol> Core<P> {
             let State::Dispatched(request) = std::mem::replace(&mut op.state, State::Sent) else {
                 unreachable!("only dispatched operations are in this list")
             };
-            let order = op.order;
+            let (order, rest) = (op.order, op.rest.take());
             op.dispatched = now;
             op.progressed = now;
-            op.held -= request.len();
             op.moved += op.carried;
-            self.table.held -= request.len();
             self.table.in_progress += 1;
-            self.to_server.push(request);
+            for part in std::iter::once(request).chain(rest.into_iter().flat_map(|rest| rest.0)) {
+                self.table.let_go(id, part.len());
+                self.to_server.push(part);
+            }
             self.leave_line(order);
+            if let Inbound::Rest { remaining, op } = self.from_client
+                && op == id
+            {
+                self.client_may_send(now);
+                self.from_client = Inbound::Body { remaining, meaning: Meaning::Stray };
+                break;
+            }
         }
         self.arm_watch(now);
     }

@@ -28,7 +28,7 @@ mod window;
 pub(crate) use arrival::{Arriving, Class, OP_BYTES};
 pub(crate) use op::{Op, State, data_cost};
 pub(crate) use order::Order;
-pub(crate) use passing::Meaning;
+pub(crate) use passing::{Meaning, kept};
 pub(crate) use session::ProtocolSession;
 pub(crate) use window::Numbered;
 
@@ -77,6 +77,10 @@ pub(crate) struct Core<P: Protocol> {
     to_server: Outbound,
     from_client: Inbound,
     from_server: Inbound,
+    /// The bytes that the request at the start of the client's buffer lacks, if they need not be read.
+    arriving: usize,
+    /// They are there.
+    is_there: bool,
     /// Answers given here that wait for the end of the server's message.
     answers: BytesMut,
     table: Table<P>,
@@ -118,6 +122,8 @@ impl<P: Protocol> Core<P> {
             to_server: Outbound::default(),
             from_client: Inbound::Header,
             from_server: Inbound::Header,
+            arriving: 0,
+            is_there: false,
             answers: BytesMut::new(),
             table: Table::default(),
             lines: Lines::default(),
@@ -211,8 +217,8 @@ impl<P: Protocol> Core<P> {
         self.table.is_empty()
             && self.to_client.is_empty()
             && self.to_server.is_empty()
-            && !self.from_client.is_passing()
-            && !self.from_server.is_passing()
+            && !self.from_client.is_within_message()
+            && !self.from_server.is_within_message()
     }
 
     fn remove(&mut self, id: OpId) -> Op<P> {

@@ -23,6 +23,10 @@ pub(crate) enum State {
     Reading { remaining: u64 },
 }
 
+/// Parts of a request behind its start. Most requests have none.
+#[derive(Debug, Default)]
+pub(crate) struct Rest(pub(super) Vec<Bytes>);
+
 /// The cost of a data request that moves `bytes` bytes at this server.
 pub(crate) fn data_cost(bytes: u64) -> vpfs_core::Bytes {
     vpfs_core::Bytes(bytes).max(MIN_DATA_COST)
@@ -37,6 +41,8 @@ pub(crate) struct Op<P: Protocol> {
     /// The cost as last reported to the scheduler.
     pub(super) cost: vpfs_core::Bytes,
     pub(crate) state: State,
+    /// What was read of its request after it had arrived.
+    pub(super) rest: Option<Box<Rest>>,
     /// Bytes of memory that it takes up now.
     pub(super) held: usize,
     /// Data bytes in the request itself.

@@ -1,11 +1,11 @@
 //! Messages that pass: each is sent on as it arrives, and ends what it belongs to.
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use vpfs_core::Time;
 
 use super::op::State;
 use super::{Core, Protocol};
-use crate::{OpId, Outcome, Side};
+use crate::{Next, OpId, Outcome, Side};
 
 /// What is being read from one side.
 #[derive(Debug)]
@@ -14,6 +14,8 @@ pub(super) enum Inbound {
     Header,
     /// The rest of a message passes through.
     Body { remaining: usize, meaning: Meaning },
+    /// The rest of a request that has arrived is read, or passes when the request is sent.
+    Rest { remaining: usize, op: OpId },
 }
 
 /// The meaning of the passing message for its operation, which may end before it.
@@ -29,15 +31,32 @@ pub(crate) enum Meaning {
     Last { op: OpId, status: i32 },
 }
 
+/// Bytes that are at least so many are held as a part of the buffer that they were read into, all of which stays in
+/// memory; fewer are copied, as most of that buffer may be for others.
+const KEPT_LEN: usize = 64 << 10;
+
+/// Bytes that are held for a while.
+pub(crate) fn kept(bytes: BytesMut) -> Bytes {
+    if bytes.len() < KEPT_LEN { Bytes::copy_from_slice(&bytes) } else { bytes.freeze() }
+}
+
 impl Inbound {
     /// Whether a message is passing.
     pub(super) fn is_passing(&self) -> bool {
         matches!(self, Self::Body { .. })
     }
 
-    /// The bytes of it that are still to come.
-    fn remaining(&self) -> usize {
-        if let Self::Body { remaining, .. } = self { *remaining } else { 0 }
+    /// Whether the next bytes are not the start of a message.
+    pub(super) fn is_within_message(&self) -> bool {
+        !matches!(self, Self::Header)
+    }
+
+    fn next(&self) -> Next {
+        match *self {
+            Self::Header => Next::Unknown,
+            Self::Body { remaining, .. } => Next::Passing(remaining),
+            Self::Rest { remaining, .. } => Next::Waiting(remaining),
+        }
     }
 }
 
@@ -91,13 +110,33 @@ impl<P: Protocol> Core<P> {
         self.op_mut(id).is_uncounted = true;
     }
 
-    /// The bytes that pass next from this side, whatever they are.
-    pub(super) fn passing(&self, side: Side) -> usize {
+    /// What is known of the next bytes of this side.
+    pub(crate) fn next(&self, side: Side) -> Next {
         match side {
-            Side::Client if self.takes_client() => self.from_client.remaining(),
-            Side::Server if !self.closed && !self.abandoned => self.from_server.remaining(),
-            _ => 0,
+            Side::Client if !self.takes_client() => Next::Unknown,
+            Side::Client if self.arriving > 0 => Next::Arriving(self.arriving),
+            Side::Client => self.from_client.next(),
+            Side::Server if self.closed || self.abandoned => Next::Unknown,
+            Side::Server => self.from_server.next(),
         }
+    }
+
+    /// The rest of a request that has arrived is there, and was read because its turn has not come: those behind it
+    /// must not wait for that. `false`: more bytes are needed.
+    pub(super) fn client_rest(&mut self, buf: &mut BytesMut) -> bool {
+        let Inbound::Rest { remaining, op } = self.from_client else { return true };
+        let count = remaining.min(buf.len());
+        if count == 0 {
+            return false;
+        }
+        let part = kept(buf.split_to(count));
+        self.table.hold(op, part.len());
+        self.op_mut(op).rest.get_or_insert_default().0.push(part);
+        self.from_client = match remaining - count {
+            0 => Inbound::Header,
+            remaining => Inbound::Rest { remaining, op },
+        };
+        true
     }
 
     /// Passes on the available bytes of the client's message. `false`: more bytes are needed.

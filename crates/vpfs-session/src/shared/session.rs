@@ -7,7 +7,7 @@ use vpfs_core::{Pieces, Time};
 
 use super::passing::Inbound;
 use super::{Core, Protocol};
-use crate::{Action, CloseReason, OpId, Outbound, Requester, Session, SessionLimits, Side, Suspended};
+use crate::{Action, CloseReason, Next, OpId, Outbound, Requester, Session, SessionLimits, Side, Suspended};
 
 /// One client connection and its server connection, whose bytes mean what `P` says.
 #[derive(Debug)]
@@ -28,10 +28,12 @@ impl<P: Protocol> Session for ProtocolSession<P> {
         let Self { core, protocol } = self;
         core.excuse_client(now);
         core.steps = 0;
+        core.arriving = 0;
         while core.takes_client() && core.steps < Core::<P>::STEPS_AT_ONCE {
             let step = match core.from_client {
                 Inbound::Header => protocol.client_message(core, now, buf),
                 Inbound::Body { .. } => Ok(core.client_body(now, buf)),
+                Inbound::Rest { .. } => Ok(core.client_rest(buf)),
             };
             match step {
                 Ok(true) => core.incomplete_since = None,
@@ -57,7 +59,7 @@ impl<P: Protocol> Session for ProtocolSession<P> {
         while !core.closed && core.steps < Core::<P>::STEPS_AT_ONCE {
             let step = match core.from_server {
                 Inbound::Header => protocol.server_message(core, now, buf),
-                Inbound::Body { .. } => Ok(core.server_body(now, buf)),
+                Inbound::Body { .. } | Inbound::Rest { .. } => Ok(core.server_body(now, buf)),
             };
             match step {
                 Ok(true) => {}
@@ -68,12 +70,25 @@ impl<P: Protocol> Session for ProtocolSession<P> {
         core.server_is_behind = core.steps >= Core::<P>::STEPS_AT_ONCE && !buf.is_empty();
     }
 
-    fn passing(&self, side: Side) -> usize {
-        self.core.passing(side)
+    fn next(&self, side: Side) -> Next {
+        self.core.next(side)
+    }
+
+    fn arrived(&mut self, now: Time, buf: &mut BytesMut) {
+        let Self { core, protocol } = self;
+        core.is_there = core.arriving > 0 && core.leaves_unread();
+        if core.is_there
+            && let Err(reason) = protocol.client_message(core, now, buf)
+        {
+            core.refuse_client(reason);
+        }
+        (core.arriving, core.is_there) = (0, false);
+        core.note_incomplete(now, buf.len());
     }
 
     fn passed(&mut self, now: Time, side: Side, bytes: usize) {
-        assert!(bytes <= self.core.passing(side), "more than the rest of a message does not pass unseen");
+        let is_passing = matches!(self.core.next(side), Next::Passing(most) if bytes <= most);
+        assert!(is_passing, "more than the rest of a message does not pass unseen");
         match side {
             Side::Client => {
                 self.core.excuse_client(now);
@@ -105,7 +120,7 @@ impl<P: Protocol> Session for ProtocolSession<P> {
         if core.closed || core.client_done {
             return;
         }
-        if unread > 0 || core.from_client.is_passing() {
+        if unread > 0 || core.from_client.is_within_message() {
             return core.refuse_client(CloseReason::Truncated(Side::Client));
         }
         core.client_done = true;
@@ -205,10 +220,11 @@ impl<P: Protocol> Session for ProtocolSession<P> {
 
     fn suspend(&mut self, now: Time) -> Option<Suspended> {
         let Self { core, protocol } = self;
-        if core.unsent.is_none() {
+        // The rest of a request is behind its start.
+        if core.unsent.is_none() && !matches!(core.from_client, Inbound::Rest { .. }) {
             core.take_back_requests(now);
         }
-        let is_done = core.is_idle() && !core.closed && !core.client_done;
+        let is_done = core.unsent.is_some() && core.is_idle() && !core.closed && !core.client_done;
         is_done.then(|| Suspended { requests: core.suspended(), user: protocol.stated_user() })
     }
 

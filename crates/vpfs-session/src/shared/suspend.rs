@@ -16,8 +16,10 @@ impl<P: Protocol> Core<P> {
         queued.sort_by_key(|&id| Reverse(self.table.age(id)));
         let mut unsent = BytesMut::new();
         for id in queued {
-            if let State::Queued(request) = &self.op(id).state {
-                unsent.extend_from_slice(request);
+            let op = self.op(id);
+            if let State::Queued(request) = &op.state {
+                let rest = op.rest.iter().flat_map(|rest| &rest.0);
+                std::iter::once(request).chain(rest).for_each(|part| unsent.extend_from_slice(part));
             }
             self.cancel(id);
         }

@@ -143,6 +143,18 @@ impl<P: Protocol> Table<P> {
         self.awaiting_data -= usize::from(is_all);
     }
 
+    /// An operation holds more memory,
+    pub(super) fn hold(&mut self, id: OpId, bytes: usize) {
+        self.get_mut(id).held += bytes;
+        self.held += bytes;
+    }
+
+    /// or less.
+    pub(super) fn let_go(&mut self, id: OpId, bytes: usize) {
+        self.get_mut(id).held -= bytes;
+        self.held -= bytes;
+    }
+
     pub(super) fn remove(&mut self, id: OpId) -> Op<P> {
         assert!(self.contains(id), "an operation that is in progress");
         let (_, op) = self.ops.remove(id.index());

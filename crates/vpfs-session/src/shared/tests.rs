@@ -43,7 +43,18 @@ impl Protocol for Tagged {
         let carried = len.into();
         core.arrive(
             now,
-            Arriving { tag, message, class, detail: (), detail_bytes: 0, carried, expected: 0, order, numbered: None },
+            Arriving {
+                tag,
+                message,
+                unread: 0,
+                class,
+                detail: (),
+                detail_bytes: 0,
+                carried,
+                expected: 0,
+                order,
+                numbered: None,
+            },
         );
         Ok(true)
     }
