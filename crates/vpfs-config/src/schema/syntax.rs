@@ -1,13 +1,13 @@
 //! Why a text is not TOML: one fault, at the place where a person would look.
 //!
-//! The parser says it first, but for two faults: a bracket that is not closed, which it notices where the next statement
+//! The parser says it, but for two faults: a bracket that is not closed, which it notices where the next statement
 //! begins, and a table that stands twice because its header has too few brackets.
 
 use super::tunables::{Kind, Section};
 use super::units::quote;
 
-/// The place of the fault in bytes, and what is wrong, where the parser found the first error. `root` has the headers of
-/// the file.
+/// The place of the fault in bytes, and what is wrong, where the parser found the first error. `root` has the headers
+/// of the file.
 pub(crate) fn explain(text: &str, error: &toml::de::Error, root: &Section) -> (usize, String) {
     let at = error.span().map_or(0, |span| span.start);
     let begin = text[..at].rfind('\n').map_or(0, |end| end + 1);
