@@ -12,7 +12,7 @@ mod snapshot;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use real::{floods, isolation, papers};
+use real::papers;
 use report::Measurement;
 
 type Benchmark = fn(Effort) -> Vec<Measurement>;
@@ -42,9 +42,7 @@ struct Arguments {
 /// Subcommands that are not benchmarks of speed.
 #[derive(Debug, Subcommand)]
 enum Command {
-    Isolation(isolation::Options),
     Count(count::Options),
-    Floods(floods::Options),
     Papers(papers::Options),
 }
 
@@ -61,9 +59,7 @@ fn main() -> ExitCode {
     let Arguments { command, names, runs, quick } = Arguments::parse();
     if let Some(command) = command {
         let done = match command {
-            Command::Isolation(options) => isolation::run(&options),
             Command::Count(options) => count::run(&options),
-            Command::Floods(options) => floods::run(&options),
             Command::Papers(options) => papers::run(&options),
         };
         return done.map_or_else(

@@ -257,21 +257,6 @@ fn a_wrong_configuration_is_refused_with_place_and_fix() {
     assert!(good.contains("\npolicy = \"isolation\"\n") && good.contains("\nconnections_per_host = 1024\n"), "{good}");
 }
 
-#[test]
-fn a_missing_server_is_reported_and_used_again_when_it_returns() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let port = free_ports(2);
-    let config = dir.path().join("vpfs.toml");
-    std::fs::write(&config, proxy_config(1, port, port + 1, "")).expect("a file");
-    let mut proxy = Daemon::start(dir.path(), "proxy", Command::new(vpfs()).args(["proxy", "--config"]).arg(&config));
-    proxy.await_port(port + 1);
-    proxy.await_log("server cannot be reached");
-    let _servers = Daemon::serve(dir.path(), port..port + 1, &[]);
-    let url = format!("tcp://127.0.0.1:{}/pfs", port + 1);
-    run(Command::new(vpfs()).args(["workload", "md", "--processes", "1", "--items", "3", "--url", &url]));
-    proxy.await_log("server can be reached again");
-}
-
 /// Symptom: after SIGTERM the proxy stayed until a second signal if an operation did not end within
 /// limits.drain_timeout. Cause: the branch that waits for signals kept the other outcomes of the drain from being
 /// looked at.

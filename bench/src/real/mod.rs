@@ -1,13 +1,14 @@
 //! Measurements of several processes: `vpfs proxy` between clients and embedded servers, or those of a running OrangeFS
 //! cluster.
 
-pub(crate) mod cluster;
-pub(crate) mod floods;
-pub(crate) mod isolation;
-pub(crate) mod local;
+mod cluster;
 pub(crate) mod papers;
-pub(crate) mod process;
-pub(crate) mod program;
-pub(crate) mod proxies;
-pub(crate) mod scratch;
+mod proxies;
 mod target;
+
+use std::path::Path;
+
+/// Writes a file, or says which one cannot be written.
+fn write(file: &Path, text: &str) -> Result<(), String> {
+    std::fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
+}

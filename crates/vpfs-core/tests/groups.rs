@@ -169,21 +169,6 @@ fn names_that_take_turns_have_one_weight() {
     }
 }
 
-/// Members of one group share by service, not by requests.
-#[test]
-fn a_member_with_large_requests_gets_no_more_than_others() {
-    for kind in [PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::TwoLevel] {
-        let mut disk = Disk::new(kind);
-        disk.join(2, Some(ShareId(0)));
-        disk.start(40, NAMED, Bytes::mib(1));
-        disk.start(20, member(0), Bytes::mib(4));
-        disk.start(80, member(1), Bytes::kib(64));
-        disk.run(60, |app| app);
-        assert_near(disk.ratio(), 4.0, 0.05, kind.name());
-        assert_near(disk.served[&member(0)] as f64, disk.served[&member(1)] as f64, 0.05, kind.name());
-    }
-}
-
 /// A member that waits for each of its small requests keeps its speed beside a bulk member of the same group.
 #[test]
 fn an_interactive_member_is_protected_from_a_bulk_one() {
@@ -197,28 +182,6 @@ fn an_interactive_member_is_protected_from_a_bulk_one() {
         disk.served[&member(0)] as f64
     };
     assert_near(small(Some(ShareId(0))), small(None), 0.01, "as without a group");
-}
-
-/// The part of members that leave goes to those that stay, and two groups have two weights.
-#[test]
-fn a_weight_is_divided_among_those_present() {
-    for kind in [PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::TwoLevel] {
-        let mut disk = Disk::new(kind);
-        disk.join(20, Some(ShareId(0)));
-        disk.start(40, NAMED, Bytes::mib(1));
-        (0..20).for_each(|number| disk.start(4, member(number), Bytes::mib(1)));
-        // Nineteen leave: their requests are replaced by some of the named application.
-        let mut stay = |app| if app == member(0) { app } else { NAMED };
-        disk.run(30, &mut stay);
-        disk.run(30, &mut stay);
-        assert_near(disk.ratio(), 4.0, 0.05, kind.name());
-        // One that comes back, in another group.
-        let other = AppPolicy { share: Some(ShareId(1)), ..AppPolicy::weighted(Weight::ONE) };
-        disk.scheduler.set_app(disk.now, member(1), &other);
-        disk.start(4, member(1), Bytes::mib(1));
-        disk.run(30, |app| app);
-        assert_near(disk.ratio(), 2.0, 0.05, kind.name());
-    }
 }
 
 /// As after a reload of the configuration: members that have requests queued join a group, and leave it.

@@ -135,22 +135,3 @@ fn any_host(servers: u32) -> impl Strategy<Value = Host> {
         start: Duration::from_secs(start),
     })
 }
-
-/// What alice leaves goes to bob, who is in her project, and nothing of it to the other one.
-#[test]
-fn what_is_not_used_goes_to_siblings_first() {
-    let text = include_str!("../../../scenarios/project-tree.toml");
-    let scenario = Scenario::parse("project-tree.toml", text).unwrap();
-    for policy in &scenario.policies[1..] {
-        let results = run(&scenario, policy);
-        let parts = |from, to| results.shares_between(Duration::from_secs(from), Duration::from_secs(to));
-        let (with, without) = (parts(10, 29), parts(35, 59));
-        println!("{}: {with:.3?}, without alice {without:.3?}", policy.name);
-        let near = |part: f64, wanted: f64| assert!((part - wanted).abs() < 0.04, "{part:.3} instead of {wanted}");
-        near(with[0] + with[1], 0.5);
-        near(with[2], 0.25);
-        near(with[3], 0.25);
-        near(without[2], 0.75);
-        near(without[3], 0.25);
-    }
-}

@@ -16,9 +16,10 @@ use vpfs_sim::{App, Layout, LinkProfile, PolicySpec, Results, Scenario, ServerGr
 const SECONDS: u64 = 60;
 const MODES: [&str; 2] = ["policy = \"two-level\"", "policy = \"two-level\", deadlines = \"paper\""];
 
-/// One disk server of about 50 MB/s. The tight class asks for 15 MB/s of its 20 MB/s and is promised 100 ms; the greedy
-/// one asks for everything.
-fn scenario(scheduler: &str, deadline_ms: u32) -> Scenario {
+/// One disk server of about 50 MB/s. The tight class asks for three quarters of its `target` in MB/s and is promised
+/// 100 ms; the greedy one asks for everything.
+fn scenario(scheduler: &str, target: u32, deadline_ms: u32) -> Scenario {
+    let asked = target * 3 / 4;
     let text = format!(
         r#"
         duration = "{SECONDS}s"
@@ -30,13 +31,13 @@ fn scenario(scheduler: &str, deadline_ms: u32) -> Scenario {
         scheduler = {{ {scheduler} }}
         [[app]]
         name = "tight"
-        target_rate = "20MB/s"
+        target_rate = "{target}MB/s"
         deadline = "100ms"
         phases = ["write"]
-        paced = {{ processes = 16, rate = "15MB/s", time = "{SECONDS}s" }}
+        paced = {{ processes = 16, rate = "{asked}MB/s", time = "{SECONDS}s" }}
         [[app]]
         name = "greedy"
-        target_rate = "20MB/s"
+        target_rate = "{target}MB/s"
         deadline = "{deadline_ms}ms"
         phases = ["write"]
         paced = {{ processes = 32, rate = "1000MB/s", time = "{SECONDS}s" }}
@@ -57,7 +58,11 @@ fn rates(results: &Results) -> [f64; 2] {
 }
 
 fn measure(scheduler: &str, deadline_ms: u32) -> (usize, [f64; 2]) {
-    let scenario = scenario(scheduler, deadline_ms);
+    measure_with(scheduler, 20, deadline_ms)
+}
+
+fn measure_with(scheduler: &str, target: u32, deadline_ms: u32) -> (usize, [f64; 2]) {
+    let scenario = scenario(scheduler, target, deadline_ms);
     let results = common::run(&scenario, &scenario.policies[0]);
     let (late, rates) = (late(&results), rates(&results));
     println!("{scheduler:22} greedy at {deadline_ms:3} ms: {late:3} of 1000 late, {rates:.1?} MB/s");
@@ -87,6 +92,15 @@ fn a_promise_that_cannot_be_kept_costs_no_other() {
         let (late, [tight, _]) = measure(policy, 25);
         assert!(late <= 20 && tight >= 14.9, "{policy}: {late} of 1000, {tight} MB/s");
     }
+}
+
+/// Both are promised all that the storage has: not all deadlines can be kept then, and the storage must not be left
+/// idle.
+#[test]
+fn promises_that_exceed_the_storage_cost_no_throughput() {
+    let [ours, fifo] =
+        [MODES[1], "policy = \"fifo\""].map(|policy| measure_with(policy, 52, 100).1.iter().sum::<f64>());
+    assert!(ours >= 0.97 * fifo, "{ours} of {fifo} MB/s");
 }
 
 /// Four writers of 8 KiB, promised 20 ms within 10 MB/s, beside twelve whose calls of `large_mib` are striped over

@@ -15,16 +15,12 @@ const SECONDS: u64 = 30;
 /// Four disk servers, an application that writes to `servers` of them at 18 MB/s, and one with eight times its weight
 /// that writes all it can.
 fn run(scheduler: &str, key: &str, servers: &str) -> Results {
-    run_on(4, scheduler, key, servers)
-}
-
-fn run_on(count: u32, scheduler: &str, key: &str, servers: &str) -> Results {
     let text = format!(
         r#"
         duration = "{SECONDS}s"
         trace = "on"
         [[servers]]
-        count = {count}
+        count = 4
         device = "two-level-server"
         [[policy]]
         name = "p"
@@ -88,53 +84,4 @@ fn a_cap_is_where_the_requests_are() {
         println!("{servers}: {rate:.2} MB/s");
         assert!((3.7..4.1).contains(&rate), "{servers}: {rate:.2} MB/s");
     }
-}
-
-/// Over several groups of servers each takes a part of the rate, which follows requests within about two seconds.
-#[test]
-fn a_cap_is_where_the_requests_are_in_a_large_cluster() {
-    for servers in ["0", "25", "16-31", "0-31"] {
-        let policy = "policy = \"sfq-d\", depth = 4";
-        let rate = rate(&run_on(32, policy, "cap = \"4MB/s\"\nburst = \"64KiB\"", servers));
-        println!("{servers}: {rate:.2} MB/s");
-        assert!((3.7..4.1).contains(&rate), "{servers}: {rate:.2} MB/s");
-    }
-}
-
-/// Two applications in one share, on these servers, ask for 18 MB/s each, beside one that takes all it can. `keys` are
-/// those of the share and of the first application. MB/s of both.
-fn together(scheduler: &str, keys: [&str; 2], servers: [&str; 2]) -> f64 {
-    let [share, own] = keys;
-    let app = |name: &str, own: &str, servers: &str| {
-        format!(
-            "[[app]]\nname = {name:?}\nshare = \"physics/alice\"\n{own}\nservers = {servers:?}\nphases = [\"write\"]\n\
-             paced = {{ processes = 16, rate = \"18MB/s\", time = \"{SECONDS}s\" }}\n"
-        )
-    };
-    let text = format!(
-        "duration = \"{SECONDS}s\"\n[[servers]]\ncount = 4\ndevice = \"two-level-server\"\n[[policy]]\nname = \"p\"\n\
-         scheduler = {{ {scheduler} }}\n[[share]]\nname = \"physics\"\n{share}\n{}{}[[app]]\nname = \"greedy\"\n\
-         weight = 8\nphases = [\"write\"]\npaced = {{ processes = 64, rate = \"1GB/s\", time = \"{SECONDS}s\" }}\n",
-        app("one", own, servers[0]),
-        app("two", "", servers[1])
-    );
-    let scenario = Scenario::parse("totals.toml", &text).unwrap();
-    let results = common::run(&scenario, &scenario.policies[0]);
-    results.apps[..2].iter().map(|app| app.written_bytes as f64).sum::<f64>() / (SECONDS as f64 * 1e6)
-}
-
-/// Its weight gives the share 6 MB/s of each server. What one in it gets for its own minimum is a part of the share's.
-#[test]
-fn rates_of_shares_are_where_their_members_ask() {
-    for servers in [["0", "0"], ["0", "3"], ["0-1", "1-3"]] {
-        let cap = ["cap = \"4MB/s\"\nburst = \"64KiB\"", ""];
-        let cap = together("policy = \"sfq-d\", depth = 4", cap, servers);
-        let minimum = |own| together("policy = \"isolation\"", ["min_rate = \"24MB/s\"", own], servers);
-        let minima = ["", "min_rate = \"12MB/s\""].map(minimum);
-        println!("{servers:?}: {cap:.2} and {minima:.2?} MB/s");
-        assert!((3.7..4.1).contains(&cap), "{servers:?}: {cap:.2} MB/s");
-        assert!(minima.iter().all(|rate| *rate > 23.0), "{servers:?}: {minima:.2?} MB/s");
-    }
-    let without = together("policy = \"isolation\"", ["", ""], ["0", "0"]);
-    assert!(without < 8.0, "{without:.2} MB/s by weight");
 }

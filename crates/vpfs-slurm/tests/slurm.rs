@@ -151,7 +151,7 @@ fn a_mistake_has_its_line_and_remedy() {
         ),
         (rule("weight = 0"), "slurm.toml:4: rule.weight: 0 is out of range; allowed are 1 to 1000000"),
         (rule("weight = \"4\""), "slurm.toml:4: rule.weight: is text; write 4 without quotes"),
-        (rule("qos = high"), "slurm.toml:4: rule.qos: high needs quotes; write qos = \"high\""),
+        (rule("qos = high"), "slurm.toml:4: string values must be quoted, expected literal string: \"qos = high\""),
         (rule("qos = []"), "slurm.toml:4: rule.qos: is empty and would match no job; remove it to match all"),
         (rule("qos = [1]"), "slurm.toml:4: rule.qos: found a number; write a list of names and patterns such as"),
         (rule("licence = \"fastio\""), "slurm.toml:4: rule.licence: unknown key; did you mean \"license\"?"),

@@ -130,7 +130,7 @@ impl Row {
 
     fn measured(&self, outcome: &Outcome, apps: &[String]) -> Option<f64> {
         let [start, end] = self.during;
-        let used = || outcome.proxies.map(|used| (used, super::SERVERS as f64));
+        let used = || outcome.proxies.map(|used| (used, f64::from(super::SERVERS)));
         match self.value {
             Measure::MeanSeconds => Some(mean(outcome.apps.iter().map(|app| app.seconds))),
             Measure::Depth => outcome.depth_series.get(start..end).map(|depths| mean(depths.iter().copied())),

@@ -16,7 +16,6 @@ use super::part::Part;
 use super::trial::Trial;
 use super::watch::Watched;
 use crate::real::proxies::{Place, Proxies};
-use crate::real::scratch::PREFIX;
 
 /// A case that takes longer has failed.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -33,7 +32,7 @@ struct Job<'a> {
 
 /// Runs a case once: files are prepared without the proxies, and are not measured.
 pub(super) fn run(trial: &Trial, place: &Place<'_>, seed: u64) -> Result<Outcome, String> {
-    let Place { scratch, cluster, .. } = *place;
+    let Place { dir, cluster, .. } = *place;
     let start = |scheduler| Proxies::start(place, &trial.apps, scheduler);
     let proxies = trial.scheduler.as_deref().map(start).transpose()?;
     let direct = cluster.spec(&cluster.addresses[0]);
@@ -41,7 +40,7 @@ pub(super) fn run(trial: &Trial, place: &Place<'_>, seed: u64) -> Result<Outcome
     let urls: Vec<String> = (0..trial.apps.len()).map(url).collect();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("cannot start threads: {error}"))?;
-    let socket = proxies.as_ref().map(|_| vpfs_admin::socket::path(&scratch.path("sockets"), "s0"));
+    let socket = proxies.as_ref().map(|_| vpfs_admin::socket::path(&dir.join("sockets"), "s0"));
     let all = applications(trial, &direct, &urls, socket.as_deref(), seed);
     let limited = async { tokio::time::timeout(LIMIT, all).await };
     let (apps, depth_series, time) = runtime.block_on(limited).map_err(|_| format!("not done after {LIMIT:?}"))??;
@@ -160,7 +159,7 @@ fn options(app: &App, strips: Option<&str>, url: &str) -> Result<RunOptions, Str
         local_addresses: Vec::new(),
         nodes: app.nodes.clamp(1, app.workload.plan(0).processes()),
         connections: Connections::PerProcess,
-        directory: format!("/{PREFIX}{}-{run}-{}", std::process::id(), app.name),
+        directory: format!("/vpfs-bench-{}-{run}-{}", std::process::id(), app.name),
         create: if servers.is_empty() { create } else { create.on_servers(servers) },
         overwrite: true,
         keep: false,

@@ -22,11 +22,10 @@ use record::Record;
 use trial::Trial;
 
 use super::proxies::Place;
-use super::scratch::Scratch;
 use super::target::Target;
 
 /// The scenarios' servers.
-const SERVERS: usize = 4;
+const SERVERS: u16 = 4;
 
 /// The papers' experiments, scaled to four servers: simulated and live
 ///
@@ -56,18 +55,18 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     let chosen = experiments::chosen(&options.names)?;
     let mut record = Record::read(&options.json)?;
-    let scratch = Scratch::new()?;
-    let started = options.target.start(&scratch, SERVERS, &options.device)?;
+    let dir = tempfile::tempdir().map_err(|error| format!("cannot make a directory: {error}"))?;
+    let started = options.target.start(dir.path(), SERVERS, &options.device)?;
     let servers = started.cluster.addresses.len();
-    if servers != SERVERS {
+    if servers != usize::from(SERVERS) {
         return Err(format!("the experiments are for {SERVERS} servers; this file system has {servers}"));
     }
-    let place = Place { scratch: &scratch, program: &started.program, cluster: &started.cluster };
+    let place = Place { dir: dir.path(), program: &started.program, cluster: &started.cluster };
     measure(&chosen, options, &place, &mut record)?;
     let embedded = options.target.cluster.is_none().then_some(options.device.as_str());
     let page = page::markdown(&chosen, &record, embedded)?;
     println!("{page}");
-    options.page.as_ref().map_or(Ok(()), |file| super::local::write(file, &page))
+    options.page.as_ref().map_or(Ok(()), |file| super::write(file, &page))
 }
 
 /// Each case once, then each again, so that a change of the machine's load meets all of them. Experiments that need

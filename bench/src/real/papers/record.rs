@@ -29,7 +29,8 @@ impl Record {
         let line = |(case, runs)| Ok(format!("{}:{}", serde_json::to_string(case)?, serde_json::to_string(runs)?));
         let lines = self.0.iter().map(line).collect::<Result<Vec<_>, serde_json::Error>>();
         let new = file.with_extension("new");
-        super::super::local::write(&new, &format!("{{\n{}\n}}\n", lines.map_err(|error| failed(&error))?.join(",\n")))?;
+        let lines = lines.map_err(|error| failed(&error))?;
+        crate::real::write(&new, &format!("{{\n{}\n}}\n", lines.join(",\n")))?;
         std::fs::rename(&new, file).map_err(|error| failed(&error))
     }
 

@@ -9,7 +9,7 @@ use vpfs_core::Bytes;
 
 use super::file::FILE_LIMIT;
 use super::settings::{Setting, Settings};
-use super::syntax::{self, Fault};
+use super::syntax;
 use super::tunables::Section;
 use super::units::Size;
 
@@ -102,9 +102,8 @@ pub(crate) fn parse<'text>(
     let (table, errors) = DeTable::parse_recoverable(text);
     let place = |error: &toml::de::Error| error.span().map_or(0, |span| span.start);
     if let Some(first) = errors.iter().min_by_key(|error| place(error)) {
-        let own = || Fault { at: place(first), key: String::new(), message: first.message().to_owned() };
-        let fault = syntax::explain(text, root, |at| cx.line(at)).unwrap_or_else(own);
-        cx.refuse(cx.line(fault.at), fault.key, fault.message);
+        let (at, message) = syntax::explain(text, first, root);
+        cx.refuse(cx.line(at), "", message);
         return Err(cx.finish(file).expect_err("there is one"));
     }
     let span = table.span();

@@ -175,42 +175,6 @@ mod tests {
         assert!((8_400_000..=8_420_000).contains(&after_an_hour), "{after_an_hour}");
     }
 
-    #[test]
-    fn what_others_let_pass_is_theirs_but_never_the_even_part() {
-        let mut account = account(FOUR);
-        passed(&mut account, 0);
-        (0..10).for_each(|tenth| account.1.totals.hear(Time::from_millis(1000 + tenth), APP, 400_000));
-        let left = passed(&mut account, 1000);
-        assert!((3_980_000..=4_420_000).contains(&left), "{left}: half");
-        account.1.totals.hear(Time::from_millis(2000), APP, i64::MAX);
-        let even = passed(&mut account, 2000);
-        assert!((1_980_000..=2_420_000).contains(&even), "{even}: a quarter, whatever others say");
-        passed(&mut account, 3000);
-        let later = passed(&mut account, 4000);
-        assert!(later > 7_900_000, "{later}: they delay the rest for a second or two");
-    }
-
-    #[test]
-    fn a_part_of_the_cluster_has_its_part_of_the_rate() {
-        let three = Reach { reachable: 3, servers: 4 };
-        let mut account = account(FOUR);
-        passed(&mut account, 0);
-        account.1.totals.set_reach(Time::from_millis(1000), three);
-        let passed = passed(&mut account, 1000);
-        assert!((5_980_000..=6_040_000).contains(&passed), "{passed}");
-    }
-
-    #[test]
-    fn reports_are_due_after_a_tenth_of_a_second_of_all_servers_and_refunds_are_reported() {
-        let (mut account, mut basis) = account(FOUR);
-        account.charge(Time::ZERO, &mut basis, Bytes(199_999));
-        assert_eq!(basis.totals.poll_report(), None);
-        account.charge(Time::ZERO, &mut basis, Bytes(1));
-        assert_eq!([(); 2].map(|()| basis.totals.poll_report()), [Some((APP.into(), 200_000)), None]);
-        account.recharge(Time::ZERO, &mut basis, [Bytes(300_000), Bytes::ZERO]);
-        assert_eq!(basis.totals.poll_report(), Some((APP.into(), -300_000)));
-    }
-
     /// As on one server, where a total is the same as a rate at each.
     #[test]
     fn a_server_alone_gets_the_credits_of_a_period_at_its_end() {

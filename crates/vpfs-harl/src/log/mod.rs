@@ -6,7 +6,6 @@ mod csv;
 mod darshan;
 mod dxt;
 mod fio;
-mod foreign;
 mod packed;
 
 use std::borrow::Borrow;
@@ -78,14 +77,6 @@ impl LogReader {
     /// A reader of logs; those in columns may differ from ours as stated.
     pub fn new(columns: Columns) -> Self {
         Self { columns, ..Self::default() }
-    }
-
-    /// Refuses a file that begins with these bytes if it is known to be something else.
-    ///
-    /// # Errors
-    /// What the file is, and what to do.
-    pub fn check(start: &[u8]) -> Result<(), LogError> {
-        foreign::foreign(start).map_or(Ok(()), |message| Err(LogError { line: 1, message }))
     }
 
     /// Takes the next line, without its end. Names of files need not be UTF-8.

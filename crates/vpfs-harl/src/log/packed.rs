@@ -13,8 +13,8 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 /// Compressions around each other that are taken off; nobody has more than two.
 const LAYERS_MAX: usize = 4;
-/// Bytes from which a kind of file is told: a tar archive has its mark at 257.
-pub(super) const START: usize = 2048;
+/// Bytes from which a kind of file is told.
+const START: usize = 2048;
 /// The most memory of a decompressor, in KiB: what `xz -9` and `zstd --ultra` need, and some more.
 const MEMORY_KIB: u32 = 256 << 10;
 

@@ -8,5 +8,4 @@ mod contact;
 mod faults;
 mod hostile;
 mod late;
-mod sharing;
 mod tree;

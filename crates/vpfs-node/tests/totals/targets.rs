@@ -51,15 +51,6 @@ fn moving_load_gets_the_whole_promise_and_no_more() {
     }
 }
 
-#[test]
-fn sixteen_servers_keep_a_promise() {
-    let mut cluster = targeted(1, 16);
-    cluster.move_about(40);
-    let ((least, most), beyond) = (cluster.extremes(5), cluster.most_beyond(0));
-    assert!(least > 0.95 && most < 1.05, "{least} to {most}");
-    assert!(beyond < bound(16), "{beyond} bytes");
-}
-
 /// A rate at each server gives one server a quarter of it, or all servers four times as much.
 #[test]
 fn one_server_has_all_of_it_and_four_no_more() {

@@ -42,12 +42,6 @@ impl Race {
         }
     }
 
-    /// Ends a metadata request.
-    async fn answer(&mut self, who: usize, tag: u64) {
-        self.servers[who].send(raw::done(Tag(tag))).await;
-        assert_eq!(self.clients[who].tag().await, Tag(tag));
-    }
-
     /// Serves a read of a file of `size` bytes, which ends it.
     async fn serve(&mut self, who: usize, tag: u64, size: usize) {
         self.servers[who].send([raw::ack(Tag(tag), size), raw::data(Tag(tag), &pattern(1, size))].concat()).await;
@@ -76,34 +70,6 @@ async fn a_read_that_finds_less_than_it_asked_for_is_charged_less() {
         let (who, tag) = race.next().await;
         assert_eq!((who, tag), expected);
         race.serve(who, tag, SMALL).await;
-    }
-}
-
-/// Symptom: beside an application that asked for the attributes of 2,000 files at once, another one got 2 instead of
-/// 1,546 operations per second. Cause: each request cost as much as one for a single file.
-#[tokio::test]
-async fn the_attributes_of_many_files_cost_as_much_as_each_by_itself() {
-    const MANY: u64 = 2000;
-    const ASKED: u64 = 200;
-    for policy in ["sfq-d", "sfq-d-plus"] {
-        let front = Front::start(&format!("[scheduler]\npolicy = \"{policy}\"\ndepth = 1\n")).await;
-        let mut race = Race::start(&front).await;
-        for tag in 1..=3 {
-            race.clients[0].send(raw::attributes(tag, MANY)).await;
-        }
-        assert_eq!(race.next().await, (0, 1));
-        for tag in 1..=ASKED {
-            race.clients[1].send(raw::metadata_of(tag, 0)).await;
-        }
-        race.judged(1).await;
-        race.answer(0, 1).await;
-        // The other one is entitled to as many.
-        for expected in 1..=ASKED {
-            let (who, tag) = race.next().await;
-            assert_eq!((who, tag), (1, expected), "{policy}");
-            race.answer(who, tag).await;
-        }
-        assert_eq!(race.next().await, (0, 2));
     }
 }
 

@@ -27,17 +27,6 @@ async fn a_listener_decides_before_everything_else() {
     assert_eq!(site.totals("net").bytes, site.totals("bound").bytes);
 }
 
-#[tokio::test]
-async fn networks_and_addresses_are_applications() {
-    let text =
-        "[[app]]\nname = \"one\"\nclients = [\"127.9.0.1\"]\n[[app]]\nname = \"net\"\nclients = [\"127.9.0.0/16\"]\n";
-    let site = Site::start(2, text).await;
-    for (host, path) in [([127, 9, 0, 1], "/a"), ([127, 9, 200, 7], "/b"), ([127, 8, 0, 1], "/c")] {
-        work(&site.client_at(host).await, path).await;
-    }
-    assert_eq!(site.served(), ["one", "net", "host:127.8.0.1"]);
-}
-
 /// The connections to three of the four servers carry data only, and no credential.
 #[tokio::test]
 async fn data_requests_belong_to_the_user_of_earlier_metadata_requests() {
@@ -87,26 +76,6 @@ async fn hosts_become_applications_up_to_a_limit() {
     work(&site.client_at([127, 7, 0, 5]).await, "/5").await;
     assert_eq!(site.served(), ["other", "host:127.7.0.1", "host:127.7.0.2", "host:127.7.0.5"]);
     assert_eq!(site.totals("other").data_requests, of_default);
-}
-
-#[tokio::test]
-async fn users_become_applications() {
-    let site = Site::start(4, "[apps]\nauto = \"uid\"\n").await;
-    for uid in [7, 8] {
-        work(&user(&site, uid, &[uid]).await, &format!("/{uid}")).await;
-    }
-    assert_eq!(site.served(), ["uid:7", "uid:8"]);
-    assert_eq!(site.totals("uid:7").bytes, site.totals("uid:8").bytes);
-}
-
-#[tokio::test]
-async fn all_other_clients_belong_to_the_default() {
-    let text = "[apps]\nauto = \"off\"\ndefault = \"rest\"\n[[app]]\nname = \"rest\"\nweight = 2\n\
-                [[app]]\nname = \"a\"\nclients = \"127.9.0.1\"\n";
-    let site = Site::start(1, text).await;
-    work(&site.client_at([127, 9, 0, 2]).await, "/a").await;
-    work(&site.client_at([127, 9, 0, 1]).await, "/b").await;
-    assert_eq!(site.served(), ["rest", "a"]);
 }
 
 /// Symptom: clients of a bound listener were moved to another application. Cause: the listener kept the position of its

@@ -25,6 +25,5 @@ mod sets;
 mod shares;
 mod sharing;
 mod strangers;
-mod totals;
 mod transparent;
 mod trust;

@@ -121,30 +121,6 @@ async fn names_and_attributes(client: &Client) {
     assert_eq!(placed.servers(), [2, 0]);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_entries_are_listed_with_every_policy() {
-    const ENTRIES: usize = 10_000;
-    let mut site = Site::start(SERVERS, "").await;
-    let direct = site.direct().await;
-    direct.mkdir("/many", 0o755).await.unwrap();
-    let mut tasks = JoinSet::new();
-    for part in 0..20 {
-        let direct = direct.clone();
-        tasks.spawn(async move {
-            for number in (part..ENTRIES).step_by(20) {
-                direct.create(&format!("/many/{number:05}"), &CreateOptions::basic()).await.unwrap();
-            }
-        });
-    }
-    tasks.join_all().await;
-    let client = site.client().await;
-    for (policy, settings) in POLICIES {
-        site.reload(settings).await;
-        let names: BTreeSet<_> = client.readdir("/many").await.unwrap().into_iter().map(|entry| entry.name).collect();
-        assert!(names.into_iter().eq((0..ENTRIES).map(|number| format!("{number:05}"))), "{policy}");
-    }
-}
-
 #[tokio::test]
 async fn all_addresses_of_a_listener_serve_the_same_configuration() {
     let site = Site::of(ClusterConfig::new(SERVERS), &[None, None], "").await;

@@ -52,12 +52,6 @@ pub(crate) fn metadata_of(tag: u64, uid: u32) -> Vec<u8> {
     request(tag, request::GetAttr { handle: Handle(7), fs: FS, mask: 0, credential })
 }
 
-/// A request for the attributes of `count` files at once.
-pub(crate) fn attributes(tag: u64, count: u64) -> Vec<u8> {
-    let handles = (1..=count).map(Handle).collect();
-    request(tag, request::ListAttr { fs: FS, mask: 0x7f, handles })
-}
-
 /// A read of the first bytes of a file on one server.
 pub(crate) fn read(tag: u64, handle: u64, len: usize) -> Vec<u8> {
     io(tag, handle, len, IoType::Read)

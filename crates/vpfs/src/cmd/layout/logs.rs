@@ -148,7 +148,6 @@ fn read_darshan(path: &Path, mut file: &File) -> Result<Log, Exit> {
 fn read_lines(path: &Path, log: Unpacked<'_>, columns: &Columns) -> Result<Log, Exit> {
     // Errors of the reader begin with the line.
     let at = |error: vpfs_harl::LogError| Exit::Failed(format!("{}:{error}", path.display()));
-    LogReader::check(&log.start).map_err(at)?;
     let (mut lines, mut line, mut reader) = (BufReader::new(log.bytes()), Vec::new(), LogReader::new(columns.clone()));
     loop {
         line.clear();
@@ -226,8 +225,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_log_is_called_by_its_name() {
-        assert!(problem(b"PK\x03\x04 and so on").contains("0:1: this is a zip archive: unpack it with `unzip`"));
+    fn what_is_no_log_is_refused() {
+        assert!(problem(b"PK\x03\x04 and so on").contains("0:1: not a log"));
         assert!(problem(&[0; 4096]).contains("the header is of zeros"));
     }
 
