@@ -27,7 +27,17 @@ fn settings(servers: usize, own: &[u32], incarnation: u64) -> MeshSettings {
 fn message(version: u64) -> Message {
     let (ack, at) = (Position::default(), Position { horizon: 0, version });
     let standing = Standing { members: 0, group: ServerId(0), side: ServerId(0), stream: 1, to_stream: 0, live: 1 };
-    Message { incarnation: 1, age: Duration::ZERO, to: None, standing, ack, base: 0, at, more: false, entries: vec![] }
+    Message {
+        incarnation: 1,
+        age: Duration::ZERO,
+        to: None,
+        standing,
+        ack,
+        base: 0,
+        at,
+        more: false,
+        entries: [].into(),
+    }
 }
 
 /// A process, what it was told, and how far its clock is ahead.

@@ -44,15 +44,16 @@ fn examples() -> Vec<(&'static str, Frame)> {
         base: 6,
         at: Position { horizon: 7, version: 13 },
         more: true,
-        entries: vec![
+        entries: [
             entry(Counted::Service(ServiceClass::Data), 10 << 20, false),
             entry(Counted::Service(ServiceClass::Metadata), -1, true),
             entry(Counted::Given(TotalKind::Cap, ServiceClass::Data), 20, false),
             entry(Counted::Wanted(TotalKind::Target, ServiceClass::Metadata), 21, false),
             entry(Counted::Given(TotalKind::Minimum, ServiceClass::Data), 22, true),
-        ],
+        ]
+        .into(),
     };
-    let empty = Message { to: None, more: false, entries: vec![], ..message.clone() };
+    let empty = Message { to: None, more: false, entries: [].into(), ..message.clone() };
     let [sent, received, answered] = [1, 2, 3].map(Time::from_millis);
     vec![
         ("hello", Frame::Hello(hello(&["s1", "s2"]).expect("names of servers"))),
@@ -107,7 +108,7 @@ fn the_largest_frames_fit() {
     let entry =
         FlowTotal { key: FlowKey(1), counted: ServiceClass::Data.into(), born: 1, changed: 1, total: 1, left: false };
     let Some((_, Frame::Report(report))) = examples().into_iter().nth(1) else { panic!("the second is a report") };
-    let message = Message { entries: vec![entry; Message::MAX_ENTRIES], ..report.message };
+    let message = Message { entries: vec![entry; Message::MAX_ENTRIES].into(), ..report.message };
     let report = Frame::Report(Report { message, ..report });
     assert_eq!(Frame::decode(&bytes(&report)), Ok(Some((report.clone(), bytes(&report).len()))));
 }
@@ -186,7 +187,7 @@ proptest! {
             base,
             at: Position { horizon: at_horizon, version: at },
             more,
-            entries,
+            entries: entries.into(),
         };
         let frame = Frame::Report(Report { from, to: receiver, message });
         let sent = bytes(&frame);

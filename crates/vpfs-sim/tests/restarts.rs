@@ -6,7 +6,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{ior, run};
+use common::{ior, run, sfq};
 use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable};
 use vpfs_model::device::{DeviceProfile, HddProfile, VolumeProfile};
 use vpfs_model::plan::{Interactive, Ior, Phase};
@@ -72,4 +72,24 @@ fn a_restart_is_hardly_noticed() {
             assert!(forgotten <= forgotten_most, "{large_kib} KiB, {at:?}: it makes no difference");
         }
     }
+}
+
+/// Requests that arrived in the same nanosecond go on in the order in which they came. Their places in the simulator's
+/// table say nothing of it: in each round, processes take those that were free the other way round.
+#[test]
+fn a_restart_keeps_the_order_of_arrival() {
+    let restarts = (1..50).map(|number| Restart { at: Duration::from_millis(20) * number, server: 0, forgets: false });
+    let writer = Ior { barrier: true, time_limit: None, ..ior(8) };
+    let scenario = Scenario {
+        duration: Some(Duration::from_secs(1)),
+        servers: vec![ServerGroup::new(1, DeviceProfile::Hdd(HddProfile::ONE_HEAD))],
+        trace: true,
+        apps: vec![App { nodes: 8, phases: vec![Phase::Write], ..App::new("writer", writer) }],
+        peers: PeerNetwork { restarts: restarts.collect(), ..PeerNetwork::default() },
+        ..Scenario::default()
+    };
+    let calls = run(&scenario, &sfq(1)).trace;
+    let rounds = calls.chunk_by(|one, other| one.issued == other.issued).count();
+    assert!(rounds > 3, "{rounds} rounds");
+    assert!(calls.is_sorted_by_key(|call| (call.issued, call.process)), "{calls:#?}");
 }

@@ -1,6 +1,7 @@
 //! Accesses whose finish time is known, in the order of that time.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use vpfs_core::Time;
 
@@ -10,7 +11,7 @@ use super::{Completion, IoId};
 #[derive(Debug, Default)]
 pub(crate) struct Finishing {
     submitted: u64,
-    times: BTreeSet<(Time, IoId)>,
+    times: BinaryHeap<Reverse<(Time, IoId)>>,
 }
 
 impl Finishing {
@@ -23,7 +24,7 @@ impl Finishing {
 
     /// An access is done at `at`.
     pub(crate) fn finish(&mut self, at: Time, id: IoId) {
-        self.times.insert((at, id));
+        self.times.push(Reverse((at, id)));
     }
 
     /// A new access that will be done at `at`.
@@ -34,13 +35,13 @@ impl Finishing {
     }
 
     pub(crate) fn poll_completed(&mut self, now: Time) -> Option<Completion> {
-        let &(at, id) = self.times.first().filter(|(at, _)| *at <= now)?;
-        self.times.pop_first();
+        let &Reverse((at, id)) = self.times.peek().filter(|next| next.0.0 <= now)?;
+        self.times.pop();
         Some(Completion { id, at })
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        self.times.first().map(|(at, _)| *at)
+        self.times.peek().map(|next| next.0.0)
     }
 
     pub(crate) fn len(&self) -> usize {

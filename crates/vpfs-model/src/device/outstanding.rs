@@ -47,6 +47,11 @@ impl<T> Outstanding<T> {
         self.places.get(self.index(id)?)?.as_ref()
     }
 
+    /// What belongs to the oldest access.
+    pub(super) fn oldest(&self) -> Option<&T> {
+        self.places.front()?.as_ref()
+    }
+
     pub(super) fn get_mut(&mut self, id: IoId) -> Option<&mut T> {
         let index = self.index(id)?;
         self.places.get_mut(index)?.as_mut()

@@ -6,6 +6,7 @@ use std::time::Duration;
 use vpfs_core::Time;
 
 use super::finishing::Finishing;
+use super::outstanding::Outstanding;
 use super::pages::{Pages, Run};
 use super::units::transfer_time;
 use super::{Completion, Device, Io, IoId, IoKind};
@@ -107,7 +108,7 @@ pub struct PageCache {
     /// Accesses that the server has not made yet.
     queue: VecDeque<(IoId, Io)>,
     /// Accesses submitted to the device.
-    at_device: BTreeMap<IoId, Work>,
+    at_device: Outstanding<Work>,
     /// Reads of which a part is not in memory, in the order of their turns.
     reads: Vec<Reading>,
     /// Whether there is a read at the device.
@@ -153,7 +154,7 @@ impl PageCache {
             profile,
             device,
             queue: VecDeque::new(),
-            at_device: BTreeMap::new(),
+            at_device: Outstanding::default(),
             reads: Vec::new(),
             is_reading: false,
             kept: Pages::default(),
@@ -196,7 +197,7 @@ impl PageCache {
     }
 
     fn on_device_done(&mut self, completion: Completion) {
-        match self.at_device.remove(&completion.id).expect("the device completes only submitted accesses") {
+        match self.at_device.remove(completion.id).expect("the device completes only submitted accesses") {
             Work::Read { object, begin, end } => {
                 self.is_reading = false;
                 self.keep(completion.at, &Io { kind: IoKind::Read, object, offset: begin, len: end - begin });

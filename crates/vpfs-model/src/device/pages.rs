@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use vpfs_core::Time;
 
-use super::Io;
+use super::outstanding::Outstanding;
+use super::{Io, IoId};
 
 /// The unit in which a cache tracks dirty data: a write of one byte makes a whole page dirty.
 pub(crate) const PAGE_BYTES: u64 = 4096;
@@ -24,9 +25,9 @@ pub(crate) struct Run {
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
     /// By object and first byte: the run's end and its number.
-    by_place: BTreeMap<(u64, u64), (u64, u64)>,
+    by_place: BTreeMap<(u64, u64), (u64, IoId)>,
     /// By number, which grows with time.
-    by_age: BTreeMap<u64, Run>,
+    by_age: Outstanding<Run>,
     added: u64,
 }
 
@@ -36,11 +37,14 @@ impl Pages {
         let (mut at, end) = pages(io);
         let mut new = 0;
         while at < end {
-            if let Some(dirty_until) = self.dirty_until(io.object, at) {
+            let until = if self.end_of_last(io.object, end - 1).is_none_or(|dirty_until| dirty_until <= at) {
+                end // Nothing of it is dirty, as is most often the case.
+            } else if let Some(dirty_until) = self.dirty_until(io.object, at) {
                 at = dirty_until;
                 continue;
-            }
-            let until = self.next_run(io.object, at).map_or(end, |next| next.min(end));
+            } else {
+                self.next_run(io.object, at).map_or(end, |(next, _)| next.min(end))
+            };
             self.insert(Run { object: io.object, begin: at, end: until, since: now });
             new += until - at;
             at = until;
@@ -60,31 +64,39 @@ impl Pages {
 
     /// The run that has been dirty for the longest time.
     pub(crate) fn oldest(&self) -> Option<&Run> {
-        self.by_age.first_key_value().map(|(_, run)| run)
+        self.by_age.oldest()
     }
 
     /// Removes the first run of an object that starts at byte `at` or after it.
     pub(crate) fn pop_from(&mut self, object: u64, at: u64) -> Option<Run> {
-        let (&place, &(_, number)) = self.by_place.range((object, at)..=(object, u64::MAX)).next()?;
-        self.by_place.remove(&place);
-        self.by_age.remove(&number)
+        let (begin, number) = self.next_run(object, at)?;
+        self.by_place.remove(&(object, begin));
+        self.by_age.remove(number)
     }
 
     fn insert(&mut self, run: Run) {
-        self.by_place.insert((run.object, run.begin), (run.end, self.added));
-        self.by_age.insert(self.added, run);
+        let number = IoId(self.added);
+        self.by_place.insert((run.object, run.begin), (run.end, number));
+        self.by_age.insert(number, run);
         self.added += 1;
     }
 
     /// The end of the run that contains byte `at`; `None` if that byte is clean.
     fn dirty_until(&self, object: u64, at: u64) -> Option<u64> {
-        let (&(_, _), &(end, _)) = self.by_place.range((object, 0)..=(object, at)).next_back()?;
-        (end > at).then_some(end)
+        self.end_of_last(object, at).filter(|end| *end > at)
     }
 
-    /// The start of the first run after byte `at`.
-    fn next_run(&self, object: u64, at: u64) -> Option<u64> {
-        self.by_place.range((object, at)..=(object, u64::MAX)).next().map(|(&(_, begin), _)| begin)
+    /// The end of the last run that starts at byte `at` or before it. All objects before are in the range, which costs
+    /// less than to look for the first run of this one.
+    fn end_of_last(&self, object: u64, at: u64) -> Option<u64> {
+        let (&(of, _), &(end, _)) = self.by_place.range(..=(object, at)).next_back()?;
+        (of == object).then_some(end)
+    }
+
+    /// The start of the first run at byte `at` or after it.
+    fn next_run(&self, object: u64, at: u64) -> Option<(u64, IoId)> {
+        let (&(of, begin), &(_, number)) = self.by_place.range((object, at)..).next()?;
+        (of == object).then_some((begin, number))
     }
 }
 

@@ -399,7 +399,7 @@ impl Coordinator {
         let live = self.live_without(Some(self.peers.get(&id)?.level));
         let live = u32::try_from(live.min(self.members())).unwrap_or(u32::MAX);
         let peer = self.peers.get_mut(&id)?;
-        let level = &self.levels[peer.level];
+        let level = &mut self.levels[peer.level];
         let base = level.totals.resume_from(peer.link.acked);
         // Changes already in transit are not repeated just to send an acknowledgement.
         let most = if agrees && peer.link.owes_changes { self.settings.max_entries } else { 0 };
@@ -445,7 +445,7 @@ impl Coordinator {
             base: 0,
             at: Position::default(),
             more: false,
-            entries: Vec::new(),
+            entries: [].into(),
         }
     }
 

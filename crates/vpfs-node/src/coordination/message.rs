@@ -1,5 +1,6 @@
 //! Messages between peers, as plain data. They are encoded elsewhere, but their size is stated here.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -132,8 +133,8 @@ pub struct Message {
     pub at: Position,
     /// There are changes after `at` that did not fit into this message.
     pub more: bool,
-    /// In the order in which they changed.
-    pub entries: Vec<FlowTotal>,
+    /// In the order in which they changed; messages to several peers share them.
+    pub entries: Arc<[FlowTotal]>,
 }
 
 impl Message {
@@ -165,7 +166,7 @@ impl Message {
             return Err(MessageError::VersionsBackwards { base, version });
         }
         let mut before = base;
-        for entry in &self.entries {
+        for entry in &*self.entries {
             if entry.changed <= before || entry.changed > version || entry.born > entry.changed {
                 return Err(MessageError::ImpossibleEntry { changed: entry.changed, born: entry.born, base, version });
             }

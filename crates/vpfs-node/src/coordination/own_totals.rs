@@ -1,6 +1,7 @@
 //! This server's own totals, ordered by their latest changes.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -31,7 +32,12 @@ pub(crate) struct OwnTotals {
     /// When flows left, and the version of that change.
     departures: VecDeque<(Time, u64)>,
     end: Position,
+    /// The latest answer of [`OwnTotals::changes`], for its arguments: most peers need the same one.
+    told: Option<((u64, usize), Changes)>,
 }
+
+/// Changes, and the version up to which they are complete.
+type Changes = (Arc<[FlowTotal]>, u64);
 
 impl OwnTotals {
     /// Adds `delta` to a total, which is created if it does not exist. O(log flows).
@@ -68,15 +74,18 @@ impl OwnTotals {
         self.departures.front().map(|&(at, _)| at)
     }
 
-    /// The changes after `base`, at most `max`, and the version up to which they are complete. O(max + log flows).
-    pub(crate) fn changes(&self, base: u64, max: usize) -> (Vec<FlowTotal>, u64) {
-        let mut later = self.entries.range(base + 1..);
-        let (mut entries, mut reached) = (Vec::new(), base);
-        for (changed, entry) in later.by_ref().take(max) {
-            entries.push(*entry);
-            reached = *changed;
+    /// The changes after `base`, at most `max`, and the version up to which they are complete. O(max + log flows), and
+    /// O(1) if asked again.
+    pub(crate) fn changes(&mut self, base: u64, max: usize) -> Changes {
+        if let Some((_, changes)) = self.told.as_ref().filter(|(of, _)| *of == (base, max)) {
+            return changes.clone();
         }
-        (entries, if later.next().is_none() { self.end.version } else { reached })
+        let mut later = self.entries.range(base + 1..);
+        let entries: Arc<[FlowTotal]> = later.by_ref().take(max).map(|(_, entry)| *entry).collect();
+        let reached = entries.last().map_or(base, |entry| entry.changed);
+        let changes = (entries, if later.next().is_none() { self.end.version } else { reached });
+        self.told = Some(((base, max), changes.clone()));
+        changes
     }
 
     /// The version from which a peer that acknowledged `acked` can continue.
@@ -106,6 +115,7 @@ impl OwnTotals {
         let changed = self.end.version + 1;
         self.entries.insert(changed, FlowTotal { changed, ..entry });
         self.end.version = changed;
+        self.told = None;
         changed
     }
 
@@ -113,6 +123,7 @@ impl OwnTotals {
         let Some((_, version)) = self.departures.pop_front() else { return false };
         self.entries.remove(&version);
         self.end.horizon = version;
+        self.told = None;
         true
     }
 }

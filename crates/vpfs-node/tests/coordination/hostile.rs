@@ -29,7 +29,7 @@ fn message(version: u64, entries: &[FlowTotal]) -> Message {
         base: 0,
         at,
         more: false,
-        entries: entries.to_vec(),
+        entries: entries.into(),
     }
 }
 
@@ -164,13 +164,14 @@ fn any_message(random: &mut Random) -> Message {
     message.to = [None, Some(7), Some(number())][random.below(3) as usize];
     message.more = random.below(2) == 0;
     let mut changed = message.base;
+    let mut entries = Vec::new();
     for _ in 0..random.below(4) {
         changed = changed.saturating_add(1 + u64::from(random.below(2)));
         let total = random.bits().cast_signed() >> random.below(64);
         let left = random.below(3) == 0;
-        message.entries.push(FlowTotal { left, ..entry(u64::from(random.below(40)), changed, total) });
+        entries.push(FlowTotal { left, ..entry(u64::from(random.below(40)), changed, total) });
     }
-    message
+    Message { entries: entries.into(), ..message }
 }
 
 #[test]

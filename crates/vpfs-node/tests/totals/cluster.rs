@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use vpfs_core::testing::Random;
@@ -294,7 +295,7 @@ impl Cluster {
 
 /// In what it sends, a liar says a thousand times as much of what is `counted`.
 pub(crate) fn exaggerate(is_liar: bool, message: &mut Message, counted: Counted) {
-    let totals = message.entries.iter_mut().filter(|entry| is_liar && entry.counted == counted);
+    let totals = Arc::make_mut(&mut message.entries).iter_mut().filter(|entry| is_liar && entry.counted == counted);
     totals.for_each(|entry| entry.total *= 1000);
 }
 

@@ -82,7 +82,7 @@ mod tests {
             base,
             at: Position { horizon: 0, version },
             more: false,
-            entries: vec![entry; entries],
+            entries: vec![entry; entries].into(),
         }
     }
 

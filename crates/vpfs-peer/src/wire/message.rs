@@ -32,7 +32,7 @@ pub(super) fn encode(message: &Message, out: &mut Vec<u8>) {
         put_u64(out, number);
     }
     put_u16(out, u16::try_from(message.entries.len()).expect("at most MAX_ENTRIES"));
-    for entry in &message.entries {
+    for entry in &*message.entries {
         out.push(counted_flags(entry.counted) | flag(entry.left, LEFT));
         [entry.key.0, entry.born, entry.changed].into_iter().for_each(|number| put_u64(out, number));
         out.extend_from_slice(&entry.total.to_be_bytes());
