@@ -1,5 +1,6 @@
 //! Writes of NFS whose data has arrived and was not read.
 #![allow(clippy::unwrap_used, reason = "a test may unwrap: its panic is the report")]
+#![allow(clippy::cast_possible_truncation, reason = "lengths and numbers are small")]
 
 mod common;
 
