@@ -18,8 +18,8 @@ const PROXIED: [(&str, &[&str], [u64; 2], u64); 5] = [
     ("series of 24 metadata operations", &["md", "-n", "1", "--listings", "0", "--items"], [100, 300], 2_702_000),
     ("write of 4 KiB", &["ior", "-n", "1", "-w", "-t", "4KiB", "-b", "4KiB", "-s"], [200, 600], 107_700),
     ("write and read of 4 KiB", &["ior", "-n", "1", "-w", "-r", "-t", "4KiB", "-b", "4KiB", "-s"], [200, 600], 226_600),
-    ("write of 1 MiB", &["ior", "-n", "1", "-w", "-t", "1MiB", "-b", "1MiB", "-s"], [50, 150], 351_600),
-    ("write and read of 1 MiB", &["ior", "-n", "1", "-w", "-r", "-t", "1MiB", "-b", "1MiB", "-s"], [50, 150], 634_900),
+    ("write of 1 MiB", &["ior", "-n", "1", "-w", "-t", "1MiB", "-b", "1MiB", "-s"], [50, 150], 319_300),
+    ("write and read of 1 MiB", &["ior", "-n", "1", "-w", "-r", "-t", "1MiB", "-b", "1MiB", "-s"], [50, 150], 576_200),
 ];
 
 /// Policies, and the expected instructions for a request: enqueue, dispatch, complete.

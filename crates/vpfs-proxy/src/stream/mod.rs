@@ -84,8 +84,8 @@ impl Stream {
         }
     }
 
-    /// Whether it has received `bytes` bytes, which nobody has read. `false`: it has not, and there is no use in waiting
-    /// for them. An error of the kind [`io::ErrorKind::WouldBlock`] until it is known; it is not ready before.
+    /// Whether it has received `bytes` bytes, which nobody has read. `false`: it has not, and there is no use in
+    /// waiting for them. An error of the kind [`io::ErrorKind::WouldBlock`] until it is known; it is not ready before.
     pub(crate) fn try_await(&self, bytes: usize) -> io::Result<bool> {
         match self {
             Self::Tcp(stream) => stream.try_io(Interest::READABLE, || received(stream, bytes)),

@@ -98,8 +98,8 @@ impl Messages {
     }
 }
 
-/// Whether the record is a WRITE of NFSv3 as far as it is here, so that the rest is its data. Behind that of NFSv4 there
-/// may be other operations.
+/// Whether the record is a WRITE of NFSv3 as far as it is here, so that the rest is its data. Behind that of NFSv4
+/// there may be other operations.
 fn is_write(record: &Record, bytes: &[u8]) -> bool {
     let start = record.message(bytes);
     let Ok(Message::Call(call)) = Message::parse(&start) else { return false };

@@ -100,8 +100,8 @@ fn record(buf: &mut BytesMut, side: Side, needed: usize) -> Result<Option<Record
     Ok(None)
 }
 
-/// Makes room for `missing` bytes of a record that is arriving at once, as far as usual clients send, and for those of a
-/// longer one when so much has arrived: otherwise its start would be copied again and again while the buffer grows.
+/// Makes room for `missing` bytes of a record that is arriving at once, as far as usual clients send, and for those of
+/// a longer one when so much has arrived: otherwise its start would be copied again and again while the buffer grows.
 fn make_room(buf: &mut BytesMut, missing: usize) {
     if missing > ROOM_BEHIND {
         buf.reserve(missing.min(USUAL.max(4 * buf.len())) + ROOM_BEHIND);
