@@ -139,10 +139,24 @@ fn another_process_gets_the_whole_of_it() {
     arrived(&mut wire, &call);
     wire.client(&call[START..50_000]);
     assert_eq!(wire.session.suspend(wire.now), None, "the rest is behind the start");
-    wire.client(&call[50_000..]);
+    wire.client(&[&call[50_000..], &write(2)[..START]].concat());
+    assert_eq!(wire.session.next(Side::Client), Next::Unknown, "no other one delays it");
     let suspended = wire.session.suspend(wire.now).unwrap();
     assert!(matches!(wire.actions()[..], [Action::Cancel(_)]));
     assert_same(&suspended.requests, &call);
+}
+
+/// Symptom: the connection of a client whose requests all wait could not be handed over until one of them was sent.
+#[test]
+fn a_session_without_room_that_ends_reads_the_rest_of_what_has_arrived() {
+    let limits = SessionLimits { ops: 1, ..SessionLimits::default() };
+    let (mut wire, call) = (Wire::over(Nfs.session(limits, CLIENT, None)), write(1));
+    arrived(&mut wire, &call);
+    assert!(!wire.session.wants_client());
+    assert_eq!(wire.session.suspend(wire.now), None);
+    assert!(wire.session.wants_client());
+    wire.client(&call[START..]);
+    assert_same(&wire.session.suspend(wire.now).unwrap().requests, &call);
 }
 
 #[test]

@@ -283,6 +283,9 @@ impl Connection {
     async fn step(&mut self) -> Result<(), Failure> {
         self.rest();
         let (from_client, from_server) = (self.client_room() > 0, self.server_room() > 0);
+        if !from_client {
+            self.client.await_any();
+        }
         let client_interest = self.client.interest(from_client, !self.session.to_client().is_empty());
         let server_interest = self.server.interest(from_server, !self.session.to_server().is_empty());
         let is_scarce = self.memory.is_scarce();
@@ -474,6 +477,7 @@ impl Connection {
             Next::Passing(rest) | Next::Waiting(rest) => room.min(rest + FIRST_READ),
             Next::Unknown | Next::Arriving(_) => room.min(FIRST_READ),
         };
+        from.await_any();
         let Some(count) = from.try_read(most)? else { return Ok(None) };
         self.turn += count;
         match side {

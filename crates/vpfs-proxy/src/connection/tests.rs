@@ -2,13 +2,15 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use vpfs_config::{AppTable, Config};
+use vpfs_session::nfs::Nfs;
 use vpfs_session::orangefs::{AddressMap, OrangeFs};
+use vpfs_session::{Interposer, Requester};
 use vpfs_wire::bmi::{Tag, reply_message, request_message};
 use vpfs_wire::pvfs2::{Handle, Op, Reply, Request, RequestBody, request};
 
@@ -97,6 +99,26 @@ async fn an_aborted_task_frees_its_slots() {
     second_server.read_exact(&mut arrived).await.unwrap();
     assert_eq!(arrived, expected);
     assert_eq!(first_server.read(&mut arrived).await.unwrap(), 0);
+}
+
+/// The first step reads the start of a long write, the second leaves the rest in the socket.
+#[tokio::test]
+async fn bytes_that_are_not_read_are_not_awaited() {
+    let place = Place::new().await;
+    let (mut client, _server, mut connection) = place.connection().await;
+    let requester = Requester::Client { may_manage: true };
+    connection.session = Nfs.session(connection.limits.session, requester, None);
+    let words = [1, 0, 2, 100_003, 3, 7, 0, 0, 0, 0, 4, 9, 0, 0, 100_000, 2, 100_000_u32];
+    let mark = 100_068 | (1 << 31);
+    let start = std::iter::once(&mark).chain(&words).flat_map(|word| word.to_be_bytes());
+    client.write_all(&start.chain([7; 1000]).collect::<Vec<u8>>()).await.unwrap();
+    connection.step().await.unwrap();
+    client.write_all(&[7; 1000]).await.unwrap();
+    connection.step().await.unwrap();
+    assert!(connection.client.awaits_until().is_some());
+    connection.session.drain();
+    assert!(pin!(connection.step()).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    assert_eq!(connection.client.awaits_until(), None, "otherwise it would spin from then on");
 }
 
 /// Symptom: once in hundreds of upgrades under load, an idle connection was cut off after `limits.drain_timeout`.

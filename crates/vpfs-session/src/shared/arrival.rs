@@ -61,7 +61,7 @@ impl<P: Protocol> Core<P> {
 
     /// Whether a request that has arrived may be scheduled before all of it was read.
     pub(super) fn leaves_unread(&self) -> bool {
-        self.unsent.is_none() && !self.draining
+        !self.suspending && !self.draining
     }
 
     /// The request at the start of the client's buffer, which needs no more than that to be scheduled, lacks `missing`

@@ -103,7 +103,9 @@ pub(crate) struct Core<P: Protocol> {
     client_done: bool,
     abandoned: bool,
     draining: bool,
-    /// Requests for the session that continues this one; `None` if none will.
+    /// Another session is to continue this one.
+    suspending: bool,
+    /// Requests for that one; `None` if there is none, or not yet.
     unsent: Option<BytesMut>,
     closed: bool,
 }
@@ -140,6 +142,7 @@ impl<P: Protocol> Core<P> {
             client_done: false,
             abandoned: false,
             draining: false,
+            suspending: false,
             unsent: None,
             closed: false,
         }
@@ -201,9 +204,10 @@ impl<P: Protocol> Core<P> {
     }
 
     /// True for the client even if no further request is accepted: dispatched requests wait for the end of its current
-    /// message, and only their data frees the slots of dispatched writes.
+    /// message, and only their data frees the slots of dispatched writes. What another session gets must be whole.
     fn awaits_rest(&self, side: Side) -> bool {
         match side {
+            Side::Client if self.from_client.is_rest() => self.suspending,
             Side::Client => self.from_client.is_passing() || self.table.awaiting_data > 0,
             Side::Server => self.from_server.is_passing(),
         }

@@ -46,6 +46,11 @@ impl Inbound {
         matches!(self, Self::Body { .. })
     }
 
+    /// Whether the rest of a request that has arrived is next.
+    pub(super) fn is_rest(&self) -> bool {
+        matches!(self, Self::Rest { .. })
+    }
+
     /// Whether the next bytes are not the start of a message.
     pub(super) fn is_within_message(&self) -> bool {
         !matches!(self, Self::Header)

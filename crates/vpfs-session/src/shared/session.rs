@@ -220,8 +220,9 @@ impl<P: Protocol> Session for ProtocolSession<P> {
 
     fn suspend(&mut self, now: Time) -> Option<Suspended> {
         let Self { core, protocol } = self;
+        core.suspending = true;
         // The rest of a request is behind its start.
-        if core.unsent.is_none() && !matches!(core.from_client, Inbound::Rest { .. }) {
+        if core.unsent.is_none() && !core.from_client.is_rest() {
             core.take_back_requests(now);
         }
         let is_done = core.unsent.is_some() && core.is_idle() && !core.closed && !core.client_done;
