@@ -54,9 +54,9 @@ pub(crate) const LIMITS: Section = Section {
         Tunable::new(
             "memory",
             Kind::Size,
-            "Bytes that all connections of one proxy process hold together: requests, and what waits to be sent, each \
-             beyond 64 KiB of a connection. When seven eighths are held, connections that hold more than 32 KiB wait \
-             until it is three quarters.",
+            "Bytes that all connections of one proxy process hold together: requests, also what is left of them in \
+             sockets, and what waits to be sent, each beyond 64 KiB of a connection. When seven eighths are held, \
+             connections that hold more than 32 KiB wait until it is three quarters.",
         )
         .default("1GiB")
         .range("16MiB", "1TiB"),
