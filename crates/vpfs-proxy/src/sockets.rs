@@ -128,17 +128,16 @@ pub(crate) fn acknowledge(stream: &TcpStream) {
 nix::sockopt_impl!(LowWater, SetOnly, libc::SOL_SOCKET, libc::SO_RCVLOWAT, i32);
 
 /// Whether the socket has received `bytes` bytes that nobody has read. `false` at its end, or if the system has no room
-/// for so many. Until then it is not ready, and the error is [`io::ErrorKind::WouldBlock`].
+/// for so many, or cannot wait for them. Until then it is not ready, and the error is [`io::ErrorKind::WouldBlock`].
 pub(crate) fn received(stream: &TcpStream, bytes: usize) -> io::Result<bool> {
-    let has_all = || Ok::<_, io::Error>(ioctl_fionread(stream)? >= bytes as u64);
-    if has_all()? {
+    let has_all = || ioctl_fionread(stream).is_ok_and(|received| received >= bytes as u64);
+    if has_all() {
         return Ok(true);
     }
-    let Ok(wanted) = i32::try_from(bytes) else { return Ok(false) };
-    LowWater.set(&stream, &wanted)?;
+    let waits = i32::try_from(bytes).is_ok_and(|bytes| LowWater.set(&stream, &bytes).is_ok());
     // They may have come just before that, and at its end a socket is always ready.
-    let is_ready = poll(&mut [PollFd::new(stream, PollFlags::IN)], Some(&Timespec::default()))? > 0;
-    if is_ready { has_all() } else { Err(io::ErrorKind::WouldBlock.into()) }
+    let is_ready = poll(&mut [PollFd::new(stream, PollFlags::IN)], Some(&Timespec::default())) != Ok(0);
+    if is_ready || !waits { Ok(has_all()) } else { Err(io::ErrorKind::WouldBlock.into()) }
 }
 
 /// The socket is ready as soon as it has received anything, from now on.
