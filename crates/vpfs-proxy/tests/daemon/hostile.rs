@@ -219,6 +219,39 @@ async fn clients_that_stall_again_and_again_lose_their_slots_sooner() {
     assert!(begin.elapsed() < Duration::from_secs(6), "{:?} instead of 40 s", begin.elapsed());
 }
 
+/// Virtual time. Otherwise such connections, and what was read from them, would stay for ever.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_complete_its_request_is_cut_off() {
+    let log = Log::of(Level::WARN);
+    let front = Front::start("[limits]\nrequest_timeout = \"20s\"\n").await;
+    let (mut idle, mut idle_server) = front.pair().await;
+    let (mut client, mut server) = front.pair().await;
+    client.send([raw::noop(1), raw::metadata(2)[..30].to_vec()].concat()).await;
+    assert_eq!(server.tag().await, Tag(1));
+    let begin = tokio::time::Instant::now();
+    assert_eq!(client.end().await, Some(ErrorKind::ConnectionReset));
+    assert_eq!(begin.elapsed().as_secs(), 20);
+    assert!(server.receive().await.is_err());
+    assert_eq!(log.with("did not complete its request").len(), 1);
+    idle.send(raw::noop(1)).await;
+    assert_eq!(idle_server.tag().await, Tag(1), "a connection between messages may be idle");
+}
+
+/// Virtual time. The rest of its request is in the socket; the proxy does not read it.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_has_to_wait_in_a_request_is_not_cut_off() {
+    let front = Front::start("[limits]\noperations = 1\n").await;
+    let (mut client, mut server) = front.pair().await;
+    let second = raw::metadata(2);
+    client.send([&raw::metadata(1)[..], &second[..30]].concat()).await;
+    assert_eq!(server.tag().await, Tag(1));
+    client.send(&second[30..]).await;
+    tokio::time::sleep(Duration::from_secs(200)).await;
+    server.send(raw::done(Tag(1))).await;
+    assert_eq!(client.tag().await, Tag(1));
+    assert_eq!(server.tag().await, Tag(2));
+}
+
 /// Virtual time, in which a timeout means that nothing moves any more.
 #[tokio::test(start_paused = true)]
 async fn a_slow_client_makes_its_server_wait_not_the_proxy_grow() {
