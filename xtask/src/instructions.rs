@@ -15,11 +15,11 @@ const TOLERANCE_PERCENT: u64 = 20;
 /// Operations of a proxy: name, `vpfs workload` for a given number of operations, few and many of them, and the
 /// expected instructions of one.
 const PROXIED: [(&str, &[&str], [u64; 2], u64); 5] = [
-    ("series of 24 metadata operations", &["md", "-n", "1", "--listings", "0", "--items"], [100, 300], 2_702_000),
-    ("write of 4 KiB", &["ior", "-n", "1", "-w", "-t", "4KiB", "-b", "4KiB", "-s"], [200, 600], 107_700),
-    ("write and read of 4 KiB", &["ior", "-n", "1", "-w", "-r", "-t", "4KiB", "-b", "4KiB", "-s"], [200, 600], 226_600),
-    ("write of 1 MiB", &["ior", "-n", "1", "-w", "-t", "1MiB", "-b", "1MiB", "-s"], [50, 150], 319_300),
-    ("write and read of 1 MiB", &["ior", "-n", "1", "-w", "-r", "-t", "1MiB", "-b", "1MiB", "-s"], [50, 150], 576_200),
+    ("series of 24 metadata operations", &["md", "-n", "1", "--listings", "0", "--items"], [100, 300], 3_153_000),
+    ("write of 4 KiB", &["ior", "-n", "1", "-w", "-t", "4KiB", "-b", "4KiB", "-s"], [200, 600], 125_600),
+    ("write and read of 4 KiB", &["ior", "-n", "1", "-w", "-r", "-t", "4KiB", "-b", "4KiB", "-s"], [200, 600], 263_800),
+    ("write of 1 MiB", &["ior", "-n", "1", "-w", "-t", "1MiB", "-b", "1MiB", "-s"], [50, 150], 361_600),
+    ("write and read of 1 MiB", &["ior", "-n", "1", "-w", "-r", "-t", "1MiB", "-b", "1MiB", "-s"], [50, 150], 658_800),
 ];
 
 /// Policies, and the expected instructions for a request: enqueue, dispatch, complete.
