@@ -195,6 +195,14 @@ mod tests {
         (Half::new(Stream::Tcp(listener.accept().await.unwrap().0)), peer)
     }
 
+    /// A socket with the first 10 of 1 MiB.
+    async fn begun() -> (Half, TcpStream) {
+        let (half, mut peer) = pair().await;
+        peer.write_all(&[7; 10]).await.unwrap();
+        half.ready(Some(Interest::READABLE)).await.unwrap();
+        (half, peer)
+    }
+
     async fn read(half: &mut Half, count: usize) {
         while half.buf.len() < count {
             half.ready(Some(Interest::READABLE)).await.unwrap();
@@ -213,9 +221,7 @@ mod tests {
 
     #[tokio::test]
     async fn many_bytes_are_awaited_and_not_read() {
-        let (mut half, mut peer) = pair().await;
-        peer.write_all(&[7; 10]).await.unwrap();
-        half.ready(Some(Interest::READABLE)).await.unwrap();
+        let (mut half, mut peer) = begun().await;
         assert_eq!(half.try_await(Time::ZERO, 1 << 20).unwrap(), None);
         let rest = vec![7; (1 << 20) - 10];
         let (are_there, written) = tokio::join!(awaits(&mut half, 1 << 20), peer.write_all(&rest));
@@ -230,9 +236,7 @@ mod tests {
     /// A peer that sends more only when it knows that these have been read.
     #[tokio::test]
     async fn what_takes_too_long_is_read() {
-        let (mut half, mut peer) = pair().await;
-        peer.write_all(&[7; 10]).await.unwrap();
-        half.ready(Some(Interest::READABLE)).await.unwrap();
+        let (mut half, _peer) = begun().await;
         assert_eq!(half.try_await(Time::ZERO, 1 << 20).unwrap(), None);
         let until = half.awaits_until().unwrap();
         assert_eq!(half.try_await(until, 1 << 20).unwrap(), Some(false));
@@ -242,8 +246,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_never_comes_is_not_awaited() {
-        let (mut half, mut peer) = pair().await;
-        peer.write_all(&[7; 10]).await.unwrap();
+        let (mut half, peer) = begun().await;
         drop(peer);
         assert!(!awaits(&mut half, 1 << 20).await);
         read(&mut half, 10).await;
