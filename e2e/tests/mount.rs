@@ -103,6 +103,10 @@ impl Overlay {
 
     fn unmount(&mut self) {
         self.signal("-TERM");
+        self.end();
+    }
+
+    fn end(&mut self) {
         let status = self.child.take().expect("it runs").wait().expect("it ends");
         assert!(status.success(), "{status}: {}", fs::read_to_string(self.path("log")).expect("a log"));
     }
@@ -328,7 +332,7 @@ fn a_mount_ends_when_the_last_file_is_closed() {
     file.sync_all().expect("it is synced");
     assert!(matches!(overlay.child.as_mut().expect("it runs").try_wait(), Ok(None)));
     drop(file);
-    assert!(overlay.child.take().expect("it runs").wait().expect("it ends").success());
+    overlay.end();
     assert!(overlay.check(&[]).status.success());
     let twice = Command::new(vpfs()).args(["mount", "src", "src/out"]).current_dir(overlay.folder.path()).output();
     assert_eq!(twice.expect("it ends").status.code(), Some(2), "not in itself");
