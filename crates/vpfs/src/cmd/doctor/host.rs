@@ -1,12 +1,13 @@
-//! Checks of this host: descriptors, the state directory, who is connected to the servers here, the packet filter.
+//! Checks of this host: descriptors, the state directory, who is connected to the servers here, the packet filter, when
+//! the kernel stores what NFS clients write.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::Command;
 
-use vpfs_config::{Config, Server};
-use vpfs_core::ServerId;
+use vpfs_config::{Config, Protocol, Server};
+use vpfs_core::{Bytes, ServerId};
 use vpfs_proxy::{StateDir, descriptors_needed};
 
 use super::finding::{Check, Finding};
@@ -15,6 +16,9 @@ use crate::cmd::names::Names;
 
 /// History takes up to 256 MiB; with what is needed to write it anew, no more than this.
 const SPACE: u64 = 512 << 20;
+/// What more NFS clients may have written before it is stored keeps a disk busy for a second or so, in which nobody has
+/// a turn.
+const GATHERED: Bytes = Bytes::mib(64);
 
 /// Whether an address is one of this host's.
 pub(super) fn is_own(ip: IpAddr) -> bool {
@@ -148,6 +152,44 @@ fn rules_for(mut check: Check, config: &Config, here: &[ServerId], rules: &str) 
     check.or("rules name the ports of all servers here")
 }
 
+/// Whether the kernel of an NFS server begins soon to store what clients wrote.
+pub(super) fn write_back(config: &Config, here: &[ServerId]) -> Vec<Finding> {
+    let check = Check::new("write-back");
+    if !here.iter().any(|id| config.servers[id.index()].address.protocol() == Some(Protocol::Nfs)) {
+        return Vec::new();
+    }
+    match gathered(|path| fs::read_to_string(path).ok()) {
+        Some(most) => stored_from(check, most),
+        None => check.skip("the kernel's limits of dirty memory cannot be read", ""),
+    }
+}
+
+fn stored_from(mut check: Check, most: Bytes) -> Vec<Finding> {
+    let mib = most.0.div_ceil(1 << 20);
+    if most > GATHERED {
+        let text = format!("the kernel gathers {mib} MiB of writes until it stores any: small ones wait behind them");
+        let fix = "set vm.dirty_bytes and vm.dirty_background_bytes (docs/guide/nfs.md, The server's memory)";
+        check.warn(text, fix);
+    }
+    check.or(format!("the kernel gathers at most {mib} MiB of writes until it stores them"))
+}
+
+/// How much may be dirty until the kernel begins to store it; `read` reads a file.
+fn gathered(read: impl Fn(&str) -> Option<String>) -> Option<Bytes> {
+    let setting = |name: &str| read(&format!("/proc/sys/vm/{name}"))?.trim().parse::<u64>().ok();
+    // Of the two of each, the one that was not set last is 0.
+    let bytes = |name: &str, available: u64| match setting(&format!("{name}_bytes"))? {
+        0 => Some(available / 100 * setting(&format!("{name}_ratio"))?),
+        bytes => Some(bytes),
+    };
+    let memory = read("/proc/meminfo")?;
+    let line = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let available = line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024;
+    let (background, limit) = (bytes("dirty_background", available)?, bytes("dirty", available)?);
+    // So the kernel does if the first is not below the second.
+    Some(Bytes(if background < limit { background } else { limit / 2 }))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::finding::Verdict;
@@ -176,6 +218,25 @@ mod tests {
         assert_eq!(verdict(&plain, "tcp dport 33340 drop"), Verdict::Warning);
         assert_eq!(verdict(&redirected, ""), Verdict::Failed);
         assert_eq!(verdict(&redirected, "192.0.2.1 . 3334 : 5334"), Verdict::Ok);
+    }
+
+    #[test]
+    fn a_server_that_gathers_writes_is_warned_of() {
+        let gathered = |settings: [u64; 4]| {
+            let names = ["dirty_background_bytes", "dirty_background_ratio", "dirty_bytes", "dirty_ratio"];
+            let read = |path: &str| match path.strip_prefix("/proc/sys/vm/") {
+                Some(name) => Some(format!("{}\n", settings[names.iter().position(|known| *known == name)?])),
+                None => Some("MemTotal:  9 kB\nMemAvailable:    1024000 kB\n".to_owned()),
+            };
+            super::gathered(read).map(|Bytes(bytes)| bytes)
+        };
+        assert_eq!(gathered([0, 10, 0, 20]), Some(104_857_600), "of 1,000 MiB");
+        assert_eq!(gathered([1 << 20, 0, 0, 20]), Some(1 << 20));
+        assert_eq!(gathered([0, 10, 8 << 20, 0]), Some(4 << 20), "half of a limit that is lower");
+        let verdict = |bytes| stored_from(Check::new(""), bytes)[0].result;
+        assert_eq!(verdict(Bytes::mib(64)), Verdict::Ok);
+        assert_eq!(verdict(Bytes::mib(65)), Verdict::Warning);
+        assert_eq!(super::gathered(|_| None), None);
     }
 
     #[test]

@@ -27,8 +27,8 @@ pub(super) use finding::table;
 /// Check a deployment, and say how to mend what is wrong
 ///
 /// Reads the configuration, asks the servers and the proxies, and looks at this host: clients that are connected to
-/// servers past their proxies, file descriptors, the packet filter, the state directory. Changes nothing. Some checks
-/// need root. Exits with 1 if a check fails.
+/// servers past their proxies, file descriptors, the packet filter, the state directory, the memory of an NFS server.
+/// Changes nothing. Some checks need root. Exits with 1 if a check fails.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs doctor                 on each storage server, as root\n  \
@@ -92,6 +92,7 @@ impl Patient {
         findings.extend(host::bypass(&config, &here, &names));
         findings.extend(host::firewall(&config, &here));
         findings.extend(host::state());
+        findings.extend(host::write_back(&config, &here));
         Ok(findings)
     }
 
