@@ -42,7 +42,7 @@ mod vpfs_toml;
 pub use schema::file::{FILE_LIMIT, read_bytes, read_text};
 pub use schema::manual::manual;
 pub use schema::problem::{Problem, Problems};
-pub use schema::tables::{Table, read_file};
+pub use schema::table::{Table, read_file};
 pub use schema::{tunables, units};
 pub use vpfs_toml::accounts::Account;
 pub use vpfs_toml::app_entry::{AppEntry, Place};

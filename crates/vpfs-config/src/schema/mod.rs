@@ -3,9 +3,8 @@
 pub(crate) mod file;
 pub(crate) mod manual;
 pub(crate) mod problem;
-pub(crate) mod reader;
 pub(crate) mod settings;
 mod syntax;
-pub(crate) mod tables;
+pub(crate) mod table;
 pub mod tunables;
 pub mod units;

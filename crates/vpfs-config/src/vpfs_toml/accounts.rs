@@ -4,8 +4,8 @@ use std::fmt;
 
 use toml::de::DeValue;
 
-use crate::schema::reader::Reader;
 use crate::schema::settings::quoted;
+use crate::schema::table::Table;
 
 /// The names of one list, and the length of each.
 const NAMES_MAX: usize = 1024;
@@ -30,8 +30,8 @@ impl fmt::Display for Account {
 }
 
 /// Reads a list of names; `ids` is the key to which numbers belong.
-pub(crate) fn read(reader: &Reader<'_>, key: &str, ids: &str) -> Vec<String> {
-    if !reader.has(key) {
+pub(crate) fn read(table: &Table<'_>, key: &str, ids: &str) -> Vec<String> {
+    if !table.has(key) {
         return Vec::new();
     }
     let expected = format!(
@@ -39,11 +39,11 @@ pub(crate) fn read(reader: &Reader<'_>, key: &str, ids: &str) -> Vec<String> {
          cannot be looked up, since directories do not list all their names: write a group"
     );
     let name = |value: &DeValue<'_>| value.as_str().filter(|name| is_name(name)).map(str::to_owned);
-    let names = reader.elements(key, &expected, name);
+    let names = table.elements(key, &expected, name);
     if names.len() > NAMES_MAX {
-        reader.refuse(key, format!("has {} names; at most {NAMES_MAX} are allowed: name a group", names.len()));
+        table.refuse(key, format!("has {} names; at most {NAMES_MAX} are allowed: name a group", names.len()));
     }
-    reader.set_list(key, &names.iter().map(|name| quoted(name)).collect::<Vec<_>>(), names.join(", "));
+    table.set_list(key, &names.iter().map(|name| quoted(name)).collect::<Vec<_>>(), names.join(", "));
     names
 }
 

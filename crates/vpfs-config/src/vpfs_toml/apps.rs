@@ -13,8 +13,8 @@ use super::rates::{Cap, Capacity, read_cap, read_minimum, read_target};
 use super::rule::{Reading, Rule};
 use crate::names::{NAME_RULE, is_name};
 use crate::schema::problem::did_you_mean;
-use crate::schema::reader::Reader;
 use crate::schema::settings::{Setting, quoted};
+use crate::schema::table::Table;
 use crate::schema::units::quote;
 
 /// An application: the unit that gets shares.
@@ -81,22 +81,19 @@ impl Names {
     }
 
     /// Reads a new name; `None` if it is missing, invalid or taken.
-    pub(crate) fn read(&mut self, reader: &Reader<'_>, key: &str) -> Option<String> {
-        let found = reader.text(key)?;
-        if !is_name(found.text) {
-            reader.refuse(key, format!("{} is not a name; {NAME_RULE}", quote(found.text)));
+    pub(crate) fn read(&mut self, table: &Table<'_>, key: &str) -> Option<String> {
+        let found = table.text(key)?;
+        if !is_name(found) {
+            table.refuse(key, format!("{} is not a name; {NAME_RULE}", quote(found)));
             return None;
         }
-        if let Some((_, line)) = self.known.get(found.text) {
-            reader.refuse(
-                key,
-                format!("line {line} already has [[{}]] {:?}; choose another name", self.kind, found.text),
-            );
+        if let Some((_, line)) = self.known.get(found) {
+            table.refuse(key, format!("line {line} already has [[{}]] {:?}; choose another name", self.kind, found));
             return None;
         }
-        reader.set(key, found.text);
-        self.add(found.text, found.line);
-        Some(found.text.to_owned())
+        table.set(key, found);
+        self.add(found, table.line_of(key));
+        Some(found.to_owned())
     }
 
     fn add(&mut self, name: &str, line: usize) {
@@ -110,11 +107,11 @@ impl Names {
     }
 
     /// The application to which `key` refers.
-    pub(crate) fn find(&self, reader: &Reader<'_>, key: &str, name: &str) -> Option<AppIndex> {
+    pub(crate) fn find(&self, table: &Table<'_>, key: &str, name: &str) -> Option<AppIndex> {
         let found = self.known.get(name).map(|(index, _)| AppIndex(*index));
         if found.is_none() {
             let hint = did_you_mean(name, self.list.iter().map(String::as_str));
-            reader.refuse(key, format!("there is no [[{}]] named {}{hint}", self.kind, quote(name)));
+            table.refuse(key, format!("there is no [[{}]] named {}{hint}", self.kind, quote(name)));
         }
         found
     }
@@ -129,90 +126,90 @@ pub(crate) struct Apps {
 }
 
 /// Reads the applications and their rules.
-pub(crate) fn read(root: &Reader<'_>, policy: PolicyKind, capacity: Option<Capacity>, rules: &mut Reading<'_>) -> Apps {
+pub(crate) fn read(root: &Table<'_>, policy: PolicyKind, capacity: Option<Capacity>, rules: &mut Reading<'_>) -> Apps {
     let mut names = Names::new("app");
-    let (mut list, mut readers) = (Vec::new(), Vec::new());
+    let (mut list, mut tables) = (Vec::new(), Vec::new());
     for (index, value) in root.list("app").iter().enumerate() {
         let unnamed = format!("app.{}", index + 1);
-        let table = value.get_ref().as_table();
-        let path = match table.and_then(|table| table.get("name")).and_then(|name| name.get_ref().as_str()) {
+        let name = value.get_ref().as_table().and_then(|keys| keys.get("name")?.get_ref().as_str());
+        let path = match name {
             Some(name) => format!("app.{name}"),
             None => unnamed,
         };
-        let reader = Reader::open(root.cx, &APP, path, Some(value));
-        let name = names.read(&reader, "name");
-        let cap = read_cap(&reader, capacity);
+        let table = Table::open(root.cx, &APP, path, Some(value));
+        let name = names.read(&table, "name");
+        let cap = read_cap(&table, capacity);
         let app = App {
             name: name.clone().unwrap_or_default(),
-            share: read_path(&reader, "share"),
-            weight: weight(&reader, "weight"),
-            minimum: read_minimum(&reader, cap.and_then(Cap::policy)),
+            share: read_path(&table, "share"),
+            weight: weight(&table, "weight"),
+            minimum: read_minimum(&table, cap.and_then(Cap::policy)),
             cap,
-            target: read_target(&reader),
-            latency: reader.number("latency").map(Duration::from_nanos),
-            exempt: read_exempt(&reader),
-            rule: rules.rule(&reader),
+            target: read_target(&table),
+            latency: table.number("latency").map(Duration::from_nanos),
+            exempt: read_exempt(&table),
+            rule: rules.rule(&table),
             alternatives: Vec::new(),
         };
         // Positions of names and applications must agree; for the one left out, a problem has been reported.
         list.extend(name.map(|_| app));
-        readers.push(reader);
+        tables.push(table);
     }
-    ignored::warn(&readers, policy);
+    ignored::warn(&tables, policy);
     for (place, value) in (1..).zip(root.list("match")) {
-        let reader = Reader::open(root.cx, &MATCH, format!("match.{place}"), Some(value));
-        let rule = rules.rule(&reader);
+        let table = Table::open(root.cx, &MATCH, format!("match.{place}"), Some(value));
+        let rule = rules.rule(&table);
         if !rule.is_given() {
-            reader.refuse("app", "has nothing to match here; add for example clients or uids");
+            table.refuse("app", "has nothing to match here; add for example clients or uids");
         }
-        let name = reader.text("app").map(|found| found.text);
-        name.iter().for_each(|name| reader.set("app", *name));
-        let app = name.and_then(|name| names.find(&reader, "app", name));
+        let name = table.text("app");
+        name.iter().for_each(|name| table.set("app", *name));
+        let app = name.and_then(|name| names.find(&table, "app", name));
         if let Some(app) = app.and_then(|app| list.get_mut(app.0)) {
             app.alternatives.push((place, rule));
         }
     }
-    let reader = Reader::open(root.cx, &APPS, "apps", root.value("apps"));
-    ignored::warn(std::slice::from_ref(&reader), policy);
-    let default = read_default(&reader, &mut names, &mut list);
+    let table = root.table("apps", &APPS);
+    ignored::warn(std::slice::from_ref(&table), policy);
+    let default = read_default(&table, &mut names, &mut list);
     let order = names.list.join(", ");
     let order = Setting { value: quoted(&order), text: order, live: true, given: false, implied: None };
     root.cx.set("app.order".into(), order);
-    Apps { list, names, default, auto: read_auto(&reader, rules.are_mounts) }
+    Apps { list, names, default, auto: read_auto(&table, rules.are_mounts) }
 }
 
 /// Nothing else has an effect then.
-fn read_exempt(reader: &Reader<'_>) -> bool {
-    let is_exempt = reader.choice("exempt") == Some(1);
+fn read_exempt(table: &Table<'_>) -> bool {
+    let is_exempt = table.choice("exempt") == Some(1);
     if is_exempt {
         let caps = ["cap", "server_cap", "burst"];
         let promises = ["target_rate", "server_target_rate", "deadline", "min_rate", "server_min_rate", "latency"];
-        for key in ["weight"].into_iter().chain(caps).chain(promises).filter(|key| reader.differs(key)) {
-            reader.refuse(key, "has no effect with exempt = \"on\"; remove one of them");
+        for key in ["weight"].into_iter().chain(caps).chain(promises).filter(|key| table.differs(key)) {
+            table.refuse(key, "has no effect with exempt = \"on\"; remove one of them");
         }
     }
     is_exempt
 }
 
-pub(super) fn weight(reader: &Reader<'_>, key: &str) -> Weight {
-    reader.count(key).and_then(Weight::new).expect("the row has a default and the range of weights")
+pub(super) fn weight(table: &Table<'_>, key: &str) -> Weight {
+    table.count(key).and_then(Weight::new).expect("the row has a default and the range of weights")
 }
 
 /// Programs of mounts are on one host, and those of others have no known job.
-fn read_auto_by(reader: &Reader<'_>, are_mounts: bool) -> AutoBy {
+fn read_auto_by(table: &Table<'_>, are_mounts: bool) -> AutoBy {
     let by = [AutoBy::Off, AutoBy::ClientHost, AutoBy::Uid, AutoBy::Job];
-    match reader.choice("auto").map_or(AutoBy::Off, |index| by[index]) {
-        AutoBy::ClientHost if are_mounts && reader.has("auto") => {
-            reader.refuse("auto", "is one application for all programs of a mount; write \"uid\", \"job\" or \"off\"");
+    match table.choice("auto").map_or(AutoBy::Off, |index| by[index]) {
+        AutoBy::ClientHost if are_mounts && table.has("auto") => {
+            table.refuse("auto", "is one application for all programs of a mount; write \"uid\", \"job\" or \"off\"");
             AutoBy::Uid
         }
         AutoBy::ClientHost if are_mounts => {
-            reader.set("auto", "uid");
-            reader.imply("auto", "of mounts");
+            table.set("auto", "uid");
+            table.imply("auto", "of mounts");
             AutoBy::Uid
         }
         AutoBy::Job if !are_mounts => {
-            reader
+            table
                 .refuse("auto", "\"job\" is known of programs that use a mount only; write \"uid\" or \"client-host\"");
             AutoBy::Uid
         }
@@ -220,32 +217,32 @@ fn read_auto_by(reader: &Reader<'_>, are_mounts: bool) -> AutoBy {
     }
 }
 
-fn read_auto(reader: &Reader<'_>, are_mounts: bool) -> Auto {
-    let by = read_auto_by(reader, are_mounts);
+fn read_auto(table: &Table<'_>, are_mounts: bool) -> Auto {
+    let by = read_auto_by(table, are_mounts);
     if by == AutoBy::Off {
-        reader.warn_of(&["auto_limit", "auto_weight", "auto_share"], "has no effect with auto = \"off\"; remove it");
+        table.warn_of(&["auto_limit", "auto_weight", "auto_share"], "has no effect with auto = \"off\"; remove it");
     }
     Auto {
         by,
-        limit: usize::try_from(reader.number_or_default("auto_limit")).unwrap_or(usize::MAX),
+        limit: usize::try_from(table.number_or_default("auto_limit")).unwrap_or(usize::MAX),
         have_runs: are_mounts,
-        weight: weight(reader, "auto_weight"),
-        share: read_auto_share(reader, by),
+        weight: weight(table, "auto_weight"),
+        share: read_auto_share(table, by),
     }
 }
 
-fn read_auto_share(reader: &Reader<'_>, by: AutoBy) -> AutoShare {
-    let share = reader.choice("auto_share");
-    let prefix = u8::try_from(reader.number_or_default("auto_prefix")).unwrap_or(u8::MAX);
+fn read_auto_share(table: &Table<'_>, by: AutoBy) -> AutoShare {
+    let share = table.choice("auto_share");
+    let prefix = u8::try_from(table.number_or_default("auto_prefix")).unwrap_or(u8::MAX);
     let by_network = share == Some(1);
     if !by_network {
-        reader.imply("auto_prefix", "which has no effect without auto_share = \"network\"");
+        table.imply("auto_prefix", "which has no effect without auto_share = \"network\"");
     }
-    if reader.has("auto_prefix") && !by_network {
-        reader.refuse("auto_prefix", "has no effect without auto_share = \"network\"; add it or remove this");
+    if table.has("auto_prefix") && !by_network {
+        table.refuse("auto_prefix", "has no effect without auto_share = \"network\"; add it or remove this");
     }
     if by_network && (by != AutoBy::ClientHost) {
-        reader.refuse("auto_share", "\"network\" needs auto = \"client-host\"; users have no network");
+        table.refuse("auto_share", "\"network\" needs auto = \"client-host\"; users have no network");
     }
     match share {
         Some(1) => AutoShare::Network(prefix),
@@ -256,11 +253,11 @@ fn read_auto_share(reader: &Reader<'_>, by: AutoBy) -> AutoShare {
 
 /// A default that is named in the file must exist, so that a typing error is noticed; otherwise it is created if
 /// necessary.
-fn read_default(reader: &Reader<'_>, names: &mut Names, list: &mut Vec<App>) -> AppIndex {
-    let name = reader.text("default").map_or(DEFAULT_APP, |found| found.text);
-    reader.set("default", name);
-    reader.imply("default", "created unless there is an [[app]] of that name");
-    if !reader.has("default") && !names.known.contains_key(DEFAULT_APP) {
+fn read_default(table: &Table<'_>, names: &mut Names, list: &mut Vec<App>) -> AppIndex {
+    let name = table.text("default").unwrap_or(DEFAULT_APP);
+    table.set("default", name);
+    table.imply("default", "created unless there is an [[app]] of that name");
+    if !table.has("default") && !names.known.contains_key(DEFAULT_APP) {
         names.add(DEFAULT_APP, 0);
         list.push(App {
             name: DEFAULT_APP.into(),
@@ -275,11 +272,11 @@ fn read_default(reader: &Reader<'_>, names: &mut Names, list: &mut Vec<App>) -> 
             alternatives: Vec::new(),
         });
     }
-    names.find(reader, "default", name).unwrap_or(AppIndex(0))
+    names.find(table, "default", name).unwrap_or(AppIndex(0))
 }
 
 /// Warns about a policy that has no promises to keep.
-pub(crate) fn warn_of_no_target(root: &Reader<'_>, apps: &Apps, policy: PolicyKind) {
+pub(crate) fn warn_of_no_target(root: &Table<'_>, apps: &Apps, policy: PolicyKind) {
     if policy.keeps_deadlines() && apps.list.iter().all(|app| app.target.is_none()) {
         let message = "keeps promises to applications, but no [[app]] has target_rate and deadline";
         root.cx.warn(root.line_of("scheduler"), "scheduler.policy", format!("{} {message}", policy.name()));
@@ -288,7 +285,7 @@ pub(crate) fn warn_of_no_target(root: &Reader<'_>, apps: &Apps, policy: PolicyKi
 
 /// Warns about applications that no client can belong to, since they have neither a rule nor a listener, or since each
 /// listener has an application; `listeners` are those.
-pub(crate) fn warn_of_unreachable(root: &Reader<'_>, apps: &Apps, listeners: &[Option<AppIndex>], are_mounts: bool) {
+pub(crate) fn warn_of_unreachable(root: &Table<'_>, apps: &Apps, listeners: &[Option<AppIndex>], are_mounts: bool) {
     let all_are_bound = listeners.iter().all(Option::is_some);
     for (index, app) in apps.list.iter().enumerate() {
         let index = AppIndex(index);

@@ -31,8 +31,8 @@ use super::trust::{self, Trust};
 use super::web::{self, Web};
 use crate::schema::file::read_text;
 use crate::schema::problem::{self, Problems, did_you_mean};
-use crate::schema::reader::Reader;
 use crate::schema::settings::{Setting, Settings};
+use crate::schema::table::Table;
 
 /// A configuration that has been checked: names are unique, references are valid, amounts are in range.
 #[derive(Clone, Debug)]
@@ -98,13 +98,13 @@ impl Config {
     /// [`Self::parse`] for a file that may refer to others; `files` returns their text by name.
     pub fn parse_with(file: &str, text: &str, files: &dyn Fn(&str) -> io::Result<String>) -> Result<Self, Problems> {
         let (cx, table) = problem::parse(file, text, &ROOT, SECTIONS)?;
-        let draft = Self::read(&Reader::open(&cx, &ROOT, "", Some(&table)), file, files);
+        let draft = Self::read(&Table::open(&cx, &ROOT, "", Some(&table)), file, files);
         let (settings, warnings) = cx.finish(file)?;
         Ok(Self { settings, warnings, ..draft })
     }
 
     /// Reads all sections, each after those to which it refers. Valid only if no problem was reported.
-    fn read(root: &Reader<'_>, file: &str, files: Files<'_>) -> Self {
+    fn read(root: &Table<'_>, file: &str, files: Files<'_>) -> Self {
         let mut hosts_left = HOSTS_LIMIT;
         let mut taken = Addresses::default();
         let servers = network::read_servers(root, &mut taken);

@@ -7,16 +7,15 @@ use vpfs_core::{Bytes, OpKind};
 
 use super::keys::DEVICE_TIME;
 use super::slot_costs::{BOTH, op_name};
-use crate::schema::reader::Reader;
+use crate::schema::table::Table;
 use crate::schema::units::{Size, Span};
 
 const KEY: &str = "device_time";
 
 /// The rows, by operation and size.
-pub(crate) fn read(scheduler: &Reader<'_>) -> Vec<DeviceTime> {
+pub(crate) fn read(scheduler: &Table<'_>) -> Vec<DeviceTime> {
     let mut rows: BTreeMap<(OpKind, Bytes), (DeviceTime, usize)> = BTreeMap::new();
-    for value in scheduler.list(KEY) {
-        let row = Reader::open(scheduler.cx, &DEVICE_TIME, scheduler.path(KEY), Some(value));
+    for row in scheduler.tables(KEY, &DEVICE_TIME) {
         let ops = row.choice("op").map_or(&BOTH[..], |index| &BOTH[index..=index]);
         let (Some(size), Some(time)) = (row.number("size").map(Bytes), row.number("time")) else { continue };
         let time = std::time::Duration::from_nanos(time);

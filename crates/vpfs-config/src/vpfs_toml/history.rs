@@ -1,10 +1,10 @@
 //! `[history]`: whether a proxy keeps what applications did.
 
 use super::keys::HISTORY;
-use crate::schema::reader::Reader;
+use crate::schema::table::Table;
 
 /// Reads the table; whether history is kept.
-pub(crate) fn read(root: &Reader<'_>) -> bool {
-    let reader = Reader::open(root.cx, &HISTORY, "history", root.value("history"));
-    reader.choice("enabled") != Some(0)
+pub(crate) fn read(root: &Table<'_>) -> bool {
+    let table = root.table("history", &HISTORY);
+    table.choice("enabled") != Some(0)
 }

@@ -7,8 +7,8 @@ use ipnet::IpNet;
 use toml::de::DeValue;
 
 use super::hosts::{self, Host};
-use crate::schema::reader::Reader;
 use crate::schema::settings::quoted;
+use crate::schema::table::Table;
 
 /// Hosts as written in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,13 +41,13 @@ impl HostSet {
 
 impl HostList {
     /// Reads the list at `key`; `hosts_left` is the number of hosts that the file may still name.
-    pub(crate) fn read(reader: &Reader<'_>, key: &str, hosts_left: &mut usize) -> Self {
+    pub(crate) fn read(table: &Table<'_>, key: &str, hosts_left: &mut usize) -> Self {
         let mut list = Self::default();
         let mut texts = Vec::new();
-        for value in reader.list(key) {
-            let line = reader.cx.line_of(value);
+        for value in table.list(key) {
+            let line = table.cx.line_of(value);
             let DeValue::String(text) = value.get_ref() else {
-                reader.cx.refuse(line, reader.path(key), reader.mismatch(key, value.get_ref()));
+                table.cx.refuse(line, table.path(key), table.mismatch(key, value.get_ref()));
                 continue;
             };
             match Self::parse(text, *hosts_left) {
@@ -56,12 +56,12 @@ impl HostList {
                     list.nets.extend(hosts.nets);
                     list.names.extend(hosts.names.into_iter().map(|(name, _)| (name, line)));
                 }
-                Err(message) => reader.cx.refuse(line, reader.path(key), message),
+                Err(message) => table.cx.refuse(line, table.path(key), message),
             }
             texts.push(text.trim());
         }
         let elements: Vec<String> = texts.iter().map(|text| quoted(text)).collect();
-        reader.set_list(key, &elements, texts.join(", "));
+        table.set_list(key, &elements, texts.join(", "));
         list
     }
 

@@ -2,12 +2,12 @@
 
 use vpfs_core::PolicyKind;
 
-use crate::schema::reader::Reader;
+use crate::schema::table::Table;
 
 /// Warns about keys that `policy` does not use, unless they have their defaults; each once, at the first of these
 /// tables that has it.
-pub(crate) fn warn(tables: &[Reader<'_>], policy: PolicyKind) {
-    let Some(section) = tables.first().map(Reader::section) else { return };
+pub(crate) fn warn(tables: &[Table<'_>], policy: PolicyKind) {
+    let Some(section) = tables.first().map(Table::section) else { return };
     for row in section.keys.iter().filter(|row| !row.is_used_by(policy)) {
         let mut having = tables.iter().filter(|table| table.differs(row.key));
         let Some(first) = having.next() else { continue };

@@ -6,7 +6,7 @@ use vpfs_core::Bytes;
 
 use super::keys::{LIMITS, LOG};
 use super::network::{Protocol, Server};
-use crate::schema::reader::Reader;
+use crate::schema::table::Table;
 use crate::schema::units::Size;
 
 /// How much clients and servers can make a proxy hold.
@@ -93,23 +93,23 @@ pub struct Log {
     pub format: LogFormat,
 }
 
-pub(crate) fn read_limits(root: &Reader<'_>, servers: &[Server]) -> Limits {
-    let reader = Reader::open(root.cx, &LIMITS, "limits", root.value("limits"));
-    let count = |key| usize::try_from(reader.number_or_default(key)).unwrap_or(usize::MAX);
-    let span = |key| Duration::from_nanos(reader.number_or_default(key));
-    let memory = reader.number_or_default("memory");
+pub(crate) fn read_limits(root: &Table<'_>, servers: &[Server]) -> Limits {
+    let table = root.table("limits", &LIMITS);
+    let count = |key| usize::try_from(table.number_or_default(key)).unwrap_or(usize::MAX);
+    let span = |key| Duration::from_nanos(table.number_or_default(key));
+    let memory = table.number_or_default("memory");
     let connections = count("connections");
-    let client_timeout = reader.number("client_timeout").map(Duration::from_nanos);
+    let client_timeout = table.number("client_timeout").map(Duration::from_nanos);
     Limits {
         connections,
-        connections_per_host: connections_per_host(&reader, connections),
+        connections_per_host: connections_per_host(&table, connections),
         operations: count("operations"),
-        request_bytes: request_bytes(&reader, servers),
-        buffer: Bytes(reader.number_or_default("buffer")),
+        request_bytes: request_bytes(&table, servers),
+        buffer: Bytes(table.number_or_default("buffer")),
         memory: Bytes(memory),
-        host_memory: Bytes(host_memory(&reader, memory)),
+        host_memory: Bytes(host_memory(&table, memory)),
         reply_timeout: span("reply_timeout"),
-        max_hold: max_hold(&reader, client_timeout),
+        max_hold: max_hold(&table, client_timeout),
         flow_timeout: span("flow_timeout"),
         stall_timeout: span("stall_timeout"),
         request_timeout: span("request_timeout"),
@@ -121,17 +121,17 @@ pub(crate) fn read_limits(root: &Reader<'_>, servers: &[Server]) -> Limits {
 
 /// By default a quarter, so that four hosts are needed to use up all connections. But one host may use up a small
 /// number of connections alone: few hosts are expected there.
-fn connections_per_host(reader: &Reader<'_>, connections: usize) -> usize {
+fn connections_per_host(table: &Table<'_>, connections: usize) -> usize {
     const SMALL: usize = 64;
-    match reader.number("connections_per_host").map(|count| usize::try_from(count).unwrap_or(usize::MAX)) {
+    match table.number("connections_per_host").map(|count| usize::try_from(count).unwrap_or(usize::MAX)) {
         Some(count) if count > connections => {
-            reader.refuse("connections_per_host", format!("{count} is more than limits.connections, {connections}"));
+            table.refuse("connections_per_host", format!("{count} is more than limits.connections, {connections}"));
             connections
         }
         Some(count) => count,
         None => {
             let count = (connections / 4).max(SMALL).min(connections);
-            reader.set("connections_per_host", count.to_string());
+            table.set("connections_per_host", count.to_string());
             count
         }
     }
@@ -142,10 +142,10 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// By default nine tenths of what clients wait; the server needs the rest to answer. What is held for longer is sent
 /// when its client repeats it, so less than half of that would only delay.
-fn max_hold(reader: &Reader<'_>, client_timeout: Option<Duration>) -> Duration {
+fn max_hold(table: &Table<'_>, client_timeout: Option<Duration>) -> Duration {
     let patience = client_timeout.unwrap_or(CLIENT_TIMEOUT);
     let default = patience * 9 / 10;
-    let Some(held) = reader.number("max_hold").map(Duration::from_nanos) else { return default };
+    let Some(held) = table.number("max_hold").map(Duration::from_nanos) else { return default };
     if (patience / 2..patience).contains(&held) {
         return held;
     }
@@ -154,42 +154,42 @@ fn max_hold(reader: &Reader<'_>, client_timeout: Option<Duration>) -> Duration {
     let half = patience / 2;
     let message =
         format!("{held:?} is not from {half:?} to less than {patience:?}, which clients wait for an answer ({of})");
-    reader.refuse("max_hold", message);
+    table.refuse("max_hold", message);
     default
 }
 
 /// The requests of OrangeFS carry little data. Those of NFS carry all that is written: 64 slots of 1 MiB, as servers
 /// give them to a client, and some more for whoever else is on the connection.
-fn request_bytes(reader: &Reader<'_>, servers: &[Server]) -> Bytes {
-    if let Some(given) = reader.number("request_bytes") {
+fn request_bytes(table: &Table<'_>, servers: &[Server]) -> Bytes {
+    if let Some(given) = table.number("request_bytes") {
         return Bytes(given);
     }
     let is_nfs = servers.iter().any(|server| server.address.protocol() == Some(Protocol::Nfs));
     let default = Bytes::mib(if is_nfs { 80 } else { 4 });
-    reader.set("request_bytes", Size(default).to_string());
+    table.set("request_bytes", Size(default).to_string());
     default
 }
 
-fn host_memory(reader: &Reader<'_>, memory: u64) -> u64 {
-    match reader.number("host_memory") {
+fn host_memory(table: &Table<'_>, memory: u64) -> u64 {
+    match table.number("host_memory") {
         Some(host) if host > memory => {
             let message = format!("{} is more than limits.memory, {}", Size(Bytes(host)), Size(Bytes(memory)));
-            reader.refuse("host_memory", message);
+            table.refuse("host_memory", message);
             memory
         }
         Some(host) => host,
         None => {
-            reader.set("host_memory", Size(Bytes(memory / 4)).to_string());
+            table.set("host_memory", Size(Bytes(memory / 4)).to_string());
             memory / 4
         }
     }
 }
 
-pub(crate) fn read_log(root: &Reader<'_>) -> Log {
-    let reader = Reader::open(root.cx, &LOG, "log", root.value("log"));
+pub(crate) fn read_log(root: &Table<'_>) -> Log {
+    let table = root.table("log", &LOG);
     let formats = [LogFormat::Text, LogFormat::Json];
     Log {
-        level: reader.choice("level").map_or(LogLevel::Info, |index| LogLevel::ALL[index]),
-        format: reader.choice("format").map_or(LogFormat::Text, |index| formats[index]),
+        level: table.choice("level").map_or(LogLevel::Info, |index| LogLevel::ALL[index]),
+        format: table.choice("format").map_or(LogFormat::Text, |index| formats[index]),
     }
 }

@@ -12,7 +12,7 @@ use super::apps::Names;
 use super::clients::AppIndex;
 use super::host_name::is_host_name;
 use crate::schema::problem::did_you_mean;
-use crate::schema::reader::Reader;
+use crate::schema::table::Table;
 use crate::schema::units::quote;
 
 /// A server's protocol, given by the scheme of its address.
@@ -188,7 +188,7 @@ impl Addresses {
 }
 
 /// The elements of a list of tables, up to `limit`: memory grows with servers times listeners.
-fn bounded<'a>(root: &Reader<'a>, key: &str, limit: usize) -> &'a [Spanned<DeValue<'a>>] {
+fn bounded<'a>(root: &Table<'a>, key: &str, limit: usize) -> &'a [Spanned<DeValue<'a>>] {
     let list = root.list(key);
     if list.len() > limit {
         root.cx.refuse(
@@ -201,23 +201,23 @@ fn bounded<'a>(root: &Reader<'a>, key: &str, limit: usize) -> &'a [Spanned<DeVal
 }
 
 /// Reads the servers; one with an invalid address is kept, so that listeners that name it cause no further problems.
-pub(crate) fn read_servers(root: &Reader<'_>, addresses: &mut Addresses) -> Vec<Server> {
+pub(crate) fn read_servers(root: &Table<'_>, addresses: &mut Addresses) -> Vec<Server> {
     let mut servers: Vec<Server> = Vec::new();
     let mut names = Names::new("server");
     for (index, value) in bounded(root, "server", SERVERS_LIMIT).iter().enumerate() {
-        let reader = Reader::open(root.cx, &super::keys::SERVER, format!("server.{}", index + 1), Some(value));
-        let name = names.read(&reader, "name");
-        let text = reader.text("address").map(|found| found.text);
+        let table = Table::open(root.cx, &super::keys::SERVER, format!("server.{}", index + 1), Some(value));
+        let name = names.read(&table, "name");
+        let text = table.text("address");
         let (Some(name), Some(text)) = (name, text) else { continue };
         let address = Address::parse(text).and_then(|address| {
-            let taken = addresses.claim(&address, own_address(&name), reader.line_of("address"));
+            let taken = addresses.claim(&address, own_address(&name), table.line_of("address"));
             taken.map_err(|message| format!("{message}; each server needs its own address")).map(|()| address)
         });
         let address = address.unwrap_or_else(|message| {
-            reader.refuse("address", message);
+            table.refuse("address", message);
             Address { protocol: Some(Protocol::OrangeFs), text: text.to_owned(), host: String::new(), port: 0 }
         });
-        reader.set("address", text);
+        table.set("address", text);
         servers.push(Server { name, address });
     }
     if servers.iter().any(Server::is_mount) && !servers.iter().all(Server::is_mount) {
@@ -238,7 +238,7 @@ fn own_address(server: &str) -> String {
 
 /// Reads the listeners, after servers and applications.
 pub(crate) fn read_listeners(
-    root: &Reader<'_>,
+    root: &Table<'_>,
     servers: &[Server],
     apps: &Names,
     taken: &mut Addresses,
@@ -246,14 +246,14 @@ pub(crate) fn read_listeners(
     let mut listeners = Vec::new();
     for (index, value) in bounded(root, "listener", LISTENERS_LIMIT).iter().enumerate() {
         let path = format!("listener.{}", index + 1);
-        let reader = Reader::open(root.cx, &super::keys::LISTENER, path, Some(value));
-        let app = reader.text("app").and_then(|found| apps.find(&reader, "app", found.text));
-        if let Some(found) = reader.text("app") {
-            reader.set("app", found.text);
+        let table = Table::open(root.cx, &super::keys::LISTENER, path, Some(value));
+        let app = table.text("app").and_then(|name| apps.find(&table, "app", name));
+        if let Some(found) = table.text("app") {
+            table.set("app", found);
         }
-        let addresses = read_addresses(&reader, servers, index + 1, taken);
-        let is_redirected = reader.choice("advertise") == Some(1);
-        listeners.push(Listener { app, addresses, bind: read_bind(&reader), is_redirected });
+        let addresses = read_addresses(&table, servers, index + 1, taken);
+        let is_redirected = table.choice("advertise") == Some(1);
+        listeners.push(Listener { app, addresses, bind: read_bind(&table), is_redirected });
     }
     let are_mounts = servers.iter().all(Server::is_mount) && !servers.is_empty();
     if are_mounts && !listeners.is_empty() {
@@ -265,45 +265,45 @@ pub(crate) fn read_listeners(
     listeners
 }
 
-fn read_bind(reader: &Reader<'_>) -> Option<IpAddr> {
-    let text = reader.text("bind")?.text;
+fn read_bind(table: &Table<'_>) -> Option<IpAddr> {
+    let text = table.text("bind")?;
     match text.parse() {
         Ok(bind) => {
-            reader.set("bind", text);
+            table.set("bind", text);
             Some(bind)
         }
         Err(_) => {
-            reader.refuse("bind", format!("{} is not an IP address; write for example \"0.0.0.0\"", quote(text)));
+            table.refuse("bind", format!("{} is not an IP address; write for example \"0.0.0.0\"", quote(text)));
             None
         }
     }
 }
 
-fn read_addresses(reader: &Reader<'_>, servers: &[Server], number: usize, taken: &mut Addresses) -> Vec<Address> {
-    let given: Vec<ProxyAddress<'_>> = match (reader.has("port"), reader.has("addresses")) {
+fn read_addresses(table: &Table<'_>, servers: &[Server], number: usize, taken: &mut Addresses) -> Vec<Address> {
+    let given: Vec<ProxyAddress<'_>> = match (table.has("port"), table.has("addresses")) {
         (true, true) => {
-            reader.refuse("port", "cannot be combined with addresses; remove one of the two");
+            table.refuse("port", "cannot be combined with addresses; remove one of the two");
             return Vec::new();
         }
         (false, false) => {
             let example = "port = 5334 (the same on every server's host) or addresses = { s1 = \"tcp://...\", ... }";
-            reader.refuse("addresses", format!("is missing; add {example}"));
+            table.refuse("addresses", format!("is missing; add {example}"));
             return Vec::new();
         }
-        (true, false) => same_port(reader, servers),
-        (false, true) => named_addresses(reader, servers),
+        (true, false) => same_port(table, servers),
+        (false, true) => named_addresses(table, servers),
     };
     for announced in &given {
-        let (key, remedy) = match reader.has("port") {
+        let (key, remedy) = match table.has("port") {
             true => ("port".into(), "choose another port, or write addresses if servers share a host"),
             false => (format!("addresses.{}", announced.server), "choose another port"),
         };
         let owner = format!("used by listener {number} for server {:?}", announced.server);
         if let Err(message) = taken.claim(&announced.address, owner, announced.line) {
-            reader.cx.refuse(announced.line, reader.path(&key), format!("{message}; {remedy}"));
+            table.cx.refuse(announced.line, table.path(&key), format!("{message}; {remedy}"));
         }
-        if !reader.has("port") {
-            reader.set_member("addresses", announced.server, announced.address.as_str());
+        if !table.has("port") {
+            table.set_member("addresses", announced.server, announced.address.as_str());
         }
     }
     given.into_iter().map(|announced| announced.address).collect()
@@ -317,9 +317,9 @@ struct ProxyAddress<'a> {
 }
 
 /// The same port on every server's own host.
-fn same_port<'a>(reader: &Reader<'_>, servers: &'a [Server]) -> Vec<ProxyAddress<'a>> {
-    let Some(port) = reader.count("port").and_then(|port| u16::try_from(port).ok()) else { return Vec::new() };
-    let line = reader.line_of("port");
+fn same_port<'a>(table: &Table<'_>, servers: &'a [Server]) -> Vec<ProxyAddress<'a>> {
+    let Some(port) = table.count("port").and_then(|port| u16::try_from(port).ok()) else { return Vec::new() };
+    let line = table.line_of("port");
     // A server with an invalid address has no host; that has been reported.
     let servers = servers.iter().filter(|server| !server.address.host.is_empty());
     let announced = |server: &'a Server| {
@@ -341,35 +341,35 @@ fn same_protocol(address: Address, server: &Server) -> Result<Address, String> {
 }
 
 /// The addresses in the order of the servers, with their lines; shorter if one is missing.
-fn named_addresses<'a>(reader: &Reader<'_>, servers: &'a [Server]) -> Vec<ProxyAddress<'a>> {
-    let Some(value) = reader.value("addresses") else { return Vec::new() };
-    let DeValue::Table(table) = value.get_ref() else {
-        reader.refuse("addresses", reader.mismatch("addresses", value.get_ref()));
+fn named_addresses<'a>(table: &Table<'_>, servers: &'a [Server]) -> Vec<ProxyAddress<'a>> {
+    let Some(value) = table.value("addresses") else { return Vec::new() };
+    let DeValue::Table(given) = value.get_ref() else {
+        table.refuse("addresses", table.mismatch("addresses", value.get_ref()));
         return Vec::new();
     };
-    let path = |name: &str| reader.path(&format!("addresses.{name}"));
+    let path = |name: &str| table.path(&format!("addresses.{name}"));
     let known: HashSet<&str> = servers.iter().map(|server| server.name.as_str()).collect();
-    for name in table.keys().filter(|name| !known.contains(name.get_ref().as_ref())) {
+    for name in given.keys().filter(|name| !known.contains(name.get_ref().as_ref())) {
         let hint = did_you_mean(name.get_ref(), servers.iter().map(|server| server.name.as_str()));
-        reader.cx.refuse(reader.cx.line_of(name), path(name.get_ref()), format!("unknown server{hint}"));
+        table.cx.refuse(table.cx.line_of(name), path(name.get_ref()), format!("unknown server{hint}"));
     }
     let missing: Vec<_> =
-        servers.iter().map(|server| server.name.as_str()).filter(|name| !table.contains_key(*name)).collect();
+        servers.iter().map(|server| server.name.as_str()).filter(|name| !given.contains_key(*name)).collect();
     if !missing.is_empty() {
         let missing = crate::schema::problem::some_of(&missing);
-        reader.refuse("addresses", format!("has no address for {missing}; a listener needs one for every server"));
+        table.refuse("addresses", format!("has no address for {missing}; a listener needs one for every server"));
     }
     let mut addresses = Vec::new();
     for server in servers {
-        let Some(value) = table.get(server.name.as_str()) else { continue };
-        let line = reader.cx.line_of(value);
+        let Some(value) = given.get(server.name.as_str()) else { continue };
+        let line = table.cx.line_of(value);
         let parsed = match value.get_ref() {
             DeValue::String(text) => Address::parse(text).and_then(|address| same_protocol(address, server)),
-            other => Err(reader.mismatch("addresses", other)),
+            other => Err(table.mismatch("addresses", other)),
         };
         match parsed {
             Ok(address) => addresses.push(ProxyAddress { server: &server.name, address, line }),
-            Err(message) => reader.cx.refuse(line, path(&server.name), message),
+            Err(message) => table.cx.refuse(line, path(&server.name), message),
         }
     }
     addresses

@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use super::apps::{App, Apps};
 use super::host_list::HostList;
 use super::rule::{Ids, Rule};
-use crate::schema::reader::Reader;
+use crate::schema::table::Table;
 
 /// The rules that are compared with each other: far more than people write, and few enough to take no time.
 const COMPARED: usize = 500;
@@ -16,7 +16,7 @@ const COMPARED: usize = 500;
 /// Warns about applications that get no client because of those before them, and about clients of two applications.
 /// Only applications with one rule, of addresses and ids, are compared: those of names are not known here. That a
 /// general rule follows a narrower one is how exceptions are written, and no reason for a warning.
-pub(crate) fn warn(root: &Reader<'_>, apps: &Apps) {
+pub(crate) fn warn(root: &Table<'_>, apps: &Apps) {
     let is_compared = |app: &App| app.rule.is_given() && app.alternatives.is_empty() && !app.rule.has_more();
     let rules = apps.list.iter().filter(|app| is_compared(app));
     let rules: Vec<(&str, Clients<'_>)> =

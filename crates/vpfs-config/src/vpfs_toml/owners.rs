@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::apps::Names;
 use super::keys::OWNER;
 use crate::names::SetName;
-use crate::schema::reader::Reader;
+use crate::schema::table::Table;
 
 /// Who may push sets under one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,22 +24,22 @@ impl Owner {
 }
 
 /// Reads all of them, without those that have a problem, which is reported.
-pub(crate) fn read(root: &Reader<'_>) -> Vec<Owner> {
+pub(crate) fn read(root: &Table<'_>) -> Vec<Owner> {
     let mut names = Names::new("owner");
     let read = |(index, value)| {
-        let reader = Reader::open(root.cx, &OWNER, format!("owner.{}", index + 1), Some(value));
-        let name = names.read(&reader, "name");
-        let token = reader.text("token").map(|found| found.text);
-        token.iter().for_each(|token| reader.set("token", *token));
+        let table = Table::open(root.cx, &OWNER, format!("owner.{}", index + 1), Some(value));
+        let name = names.read(&table, "name");
+        let token = table.text("token");
+        token.iter().for_each(|token| table.set("token", *token));
         let name = name?;
         match SetName::parse(&name) {
             Ok(set) if set.owner() == name => Some(Owner { name, token: PathBuf::from(token?) }),
             Ok(_) => {
-                reader.refuse("name", "has a dot; the owner of a set is what stands before the first one");
+                table.refuse("name", "has a dot; the owner of a set is what stands before the first one");
                 None
             }
             Err(problem) => {
-                reader.refuse("name", problem);
+                table.refuse("name", problem);
                 None
             }
         }

@@ -4,7 +4,7 @@ use vpfs_core::SharePolicy;
 
 use super::clients::AUTO;
 use crate::names::{NAME_RULE, is_name};
-use crate::schema::reader::Reader;
+use crate::schema::table::Table;
 use crate::schema::units::quote;
 
 /// Whether this is the path of a share: names with `/` between them.
@@ -26,12 +26,12 @@ pub fn check_share(text: &str) -> Result<(), String> {
 }
 
 /// A path of names.
-pub(super) fn read_path(reader: &Reader<'_>, key: &str) -> Option<String> {
-    let found = reader.text(key)?;
-    if let Err(problem) = check_share(found.text) {
-        reader.refuse(key, problem);
+pub(super) fn read_path(table: &Table<'_>, key: &str) -> Option<String> {
+    let found = table.text(key)?;
+    if let Err(problem) = check_share(found) {
+        table.refuse(key, problem);
         return None;
     }
-    reader.set(key, found.text);
-    Some(found.text.to_owned())
+    table.set(key, found);
+    Some(found.to_owned())
 }

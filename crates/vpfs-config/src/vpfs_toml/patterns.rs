@@ -2,9 +2,8 @@
 
 use glob::{MatchOptions, Pattern};
 
-use crate::schema::reader::Reader;
 use crate::schema::settings::quoted;
-use crate::schema::tables::Table;
+use crate::schema::table::Table;
 
 /// Paths, as in a shell: `*` stands for any part of one name, `**` for any directories.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,7 +12,7 @@ pub struct Patterns(Vec<Pattern>);
 impl Table<'_> {
     /// A list of patterns, if it is present.
     pub fn patterns(&self, key: &str) -> Option<Patterns> {
-        self.has(key).then(|| Patterns::read(self.reader(), key))
+        self.has(key).then(|| Patterns::read(self, key))
     }
 }
 
@@ -25,19 +24,17 @@ impl Patterns {
         self.0.iter().any(|pattern| pattern.matches_with(path, options))
     }
 
-    pub(crate) fn read(reader: &Reader<'_>, key: &str) -> Self {
+    pub(crate) fn read(table: &Table<'_>, key: &str) -> Self {
         let mut patterns = Vec::new();
-        for value in reader.list(key) {
+        for value in table.list(key) {
             match value.get_ref().as_str().map(Pattern::new) {
                 Some(Ok(pattern)) => patterns.push(pattern),
-                Some(Err(error)) => reader.cx.refuse(reader.cx.line_of(value), reader.path(key), error.to_string()),
-                None => {
-                    reader.cx.refuse(reader.cx.line_of(value), reader.path(key), reader.mismatch(key, value.get_ref()))
-                }
+                Some(Err(error)) => table.cx.refuse(table.cx.line_of(value), table.path(key), error.to_string()),
+                None => table.cx.refuse(table.cx.line_of(value), table.path(key), table.mismatch(key, value.get_ref())),
             }
         }
         let texts = patterns.iter().map(Pattern::as_str);
-        reader.set_list(key, &texts.clone().map(quoted).collect::<Vec<_>>(), texts.collect::<Vec<_>>().join(", "));
+        table.set_list(key, &texts.clone().map(quoted).collect::<Vec<_>>(), texts.collect::<Vec<_>>().join(", "));
         Self(patterns)
     }
 }

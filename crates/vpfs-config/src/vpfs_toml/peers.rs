@@ -11,7 +11,7 @@ use super::keys::{PEERS, SOCKETS};
 use super::network::Server;
 use crate::names::{NAME_RULE, is_name};
 use crate::schema::problem::{did_you_mean, some_of};
-use crate::schema::reader::Reader;
+use crate::schema::table::Table;
 use crate::schema::units::quote;
 
 /// How proxies of different processes tell each other what they served.
@@ -64,56 +64,59 @@ impl Peers {
 }
 
 /// Reads the table; `None` if the file has none, or one with a problem, which is reported.
-pub(crate) fn read(root: &Reader<'_>, servers: &[Server]) -> Option<Peers> {
-    let reader = Reader::open(root.cx, &PEERS, "peers", Some(root.value("peers")?));
-    let cluster = read_name(&reader);
-    let bind = read_bind(&reader);
-    let (addresses, security) = (read_addresses(&reader, servers), read_security(&reader));
-    let clock_limit = reader.duration("clock_limit");
-    let sockets = reader.text("sockets").map_or(SOCKETS, |found| found.text);
-    reader.set("sockets", sockets);
+pub(crate) fn read(root: &Table<'_>, servers: &[Server]) -> Option<Peers> {
+    if !root.has("peers") {
+        return None;
+    }
+    let table = root.table("peers", &PEERS);
+    let cluster = read_name(&table);
+    let bind = read_bind(&table);
+    let (addresses, security) = (read_addresses(&table, servers), read_security(&table));
+    let clock_limit = table.duration_or_default("clock_limit");
+    let sockets = table.text("sockets").unwrap_or(SOCKETS);
+    table.set("sockets", sockets);
     let sockets = PathBuf::from(sockets);
     Some(Peers { cluster, addresses: addresses?, bind, security: security?, clock_limit, sockets })
 }
 
-fn read_name(reader: &Reader<'_>) -> String {
-    let name = reader.text("cluster").map_or("vpfs", |found| found.text);
+fn read_name(table: &Table<'_>) -> String {
+    let name = table.text("cluster").unwrap_or("vpfs");
     if !is_name(name) {
-        reader.refuse("cluster", format!("{} is not a name; {NAME_RULE}", quote(name)));
+        table.refuse("cluster", format!("{} is not a name; {NAME_RULE}", quote(name)));
     }
-    reader.set("cluster", name);
+    table.set("cluster", name);
     name.to_owned()
 }
 
-fn read_bind(reader: &Reader<'_>) -> Option<IpAddr> {
-    let text = reader.text("bind")?.text;
+fn read_bind(table: &Table<'_>) -> Option<IpAddr> {
+    let text = table.text("bind")?;
     let bind = text.parse().ok();
     match bind {
-        Some(_) => reader.set("bind", text),
+        Some(_) => table.set("bind", text),
         None => {
-            reader.refuse("bind", format!("{} is not an IP address; write for example \"0.0.0.0\"", quote(text)));
+            table.refuse("bind", format!("{} is not an IP address; write for example \"0.0.0.0\"", quote(text)));
         }
     }
     bind
 }
 
-fn read_security(reader: &Reader<'_>) -> Option<PeerSecurity> {
+fn read_security(table: &Table<'_>) -> Option<PeerSecurity> {
     const KEY: &[&str] = &["shared_key"];
     const CERTIFICATES: &[&str] = &["authority", "certificate", "private_key"];
-    let choice = reader.choice("security")?;
+    let choice = table.choice("security")?;
     let (needed, others) = match choice {
         0 => (KEY, CERTIFICATES),
         1 => (CERTIFICATES, KEY),
         _ => (&[][..], &["shared_key", "authority", "certificate", "private_key"][..]),
     };
-    for key in others.iter().filter(|key| reader.has(key)) {
-        reader.refuse(key, "has no effect with this security; remove it, or choose another security");
+    for key in others.iter().filter(|key| table.has(key)) {
+        table.refuse(key, "has no effect with this security; remove it, or choose another security");
     }
-    let missing: Vec<&str> = needed.iter().copied().filter(|key| !reader.has(key)).collect();
+    let missing: Vec<&str> = needed.iter().copied().filter(|key| !table.has(key)).collect();
     if !missing.is_empty() {
-        reader.refuse("security", format!("needs {}; `vpfs init` writes such files", some_of(&missing)));
+        table.refuse("security", format!("needs {}; `vpfs init` writes such files", some_of(&missing)));
     }
-    let files: Vec<PathBuf> = needed.iter().filter_map(|key| read_file(reader, key)).collect();
+    let files: Vec<PathBuf> = needed.iter().filter_map(|key| read_file(table, key)).collect();
     match choice {
         0 => files.into_iter().next().map(PeerSecurity::SharedKey),
         1 => {
@@ -124,56 +127,56 @@ fn read_security(reader: &Reader<'_>) -> Option<PeerSecurity> {
     }
 }
 
-fn read_file(reader: &Reader<'_>, key: &str) -> Option<PathBuf> {
-    let path = reader.text(key)?.text;
-    reader.set(key, path);
+fn read_file(table: &Table<'_>, key: &str) -> Option<PathBuf> {
+    let path = table.text(key)?;
+    table.set(key, path);
     Some(path.into())
 }
 
-fn read_addresses(reader: &Reader<'_>, servers: &[Server]) -> Option<Vec<(String, u16)>> {
-    match (reader.has("port"), reader.has("addresses")) {
-        (true, true) => reader.refuse("port", "cannot be combined with addresses; remove one of the two"),
+fn read_addresses(table: &Table<'_>, servers: &[Server]) -> Option<Vec<(String, u16)>> {
+    match (table.has("port"), table.has("addresses")) {
+        (true, true) => table.refuse("port", "cannot be combined with addresses; remove one of the two"),
         (false, false) => {
             let example =
                 "port = 7334 (the same on every server's host) or addresses = { s1 = \"10.0.0.1:7334\", ... }";
-            reader.refuse("addresses", format!("is missing; add {example}"));
+            table.refuse("addresses", format!("is missing; add {example}"));
         }
         (true, false) => {
-            let port = u16::try_from(reader.count("port")?).ok()?;
+            let port = u16::try_from(table.count("port")?).ok()?;
             return Some(servers.iter().map(|server| (server.address.host().to_owned(), port)).collect());
         }
-        (false, true) => return named_addresses(reader, servers),
+        (false, true) => return named_addresses(table, servers),
     }
     None
 }
 
-fn named_addresses(reader: &Reader<'_>, servers: &[Server]) -> Option<Vec<(String, u16)>> {
-    let DeValue::Table(table) = reader.value("addresses")?.get_ref() else {
-        reader.refuse("addresses", reader.mismatch("addresses", reader.value("addresses")?.get_ref()));
+fn named_addresses(table: &Table<'_>, servers: &[Server]) -> Option<Vec<(String, u16)>> {
+    let DeValue::Table(given) = table.value("addresses")?.get_ref() else {
+        table.refuse("addresses", table.mismatch("addresses", table.value("addresses")?.get_ref()));
         return None;
     };
-    let path = |name: &str| reader.path(&format!("addresses.{name}"));
+    let path = |name: &str| table.path(&format!("addresses.{name}"));
     let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
-    for name in table.keys().filter(|name| !names.contains(&name.get_ref().as_ref())) {
+    for name in given.keys().filter(|name| !names.contains(&name.get_ref().as_ref())) {
         let hint = did_you_mean(name.get_ref(), names.iter().copied());
-        reader.cx.refuse(reader.cx.line_of(name), path(name.get_ref()), format!("unknown server{hint}"));
+        table.cx.refuse(table.cx.line_of(name), path(name.get_ref()), format!("unknown server{hint}"));
     }
-    let missing: Vec<&str> = names.iter().copied().filter(|name| !table.contains_key(*name)).collect();
+    let missing: Vec<&str> = names.iter().copied().filter(|name| !given.contains_key(*name)).collect();
     if !missing.is_empty() {
-        reader.refuse("addresses", format!("has no address for {}; every server needs one", some_of(&missing)));
+        table.refuse("addresses", format!("has no address for {}; every server needs one", some_of(&missing)));
     }
     let mut addresses = Vec::new();
     for name in names {
-        let value = table.get(name)?;
+        let value = given.get(name)?;
         let text = value.get_ref().as_str();
         match text.and_then(host_and_port) {
             Some(address) => {
-                reader.set_member("addresses", name, text.unwrap_or_default());
+                table.set_member("addresses", name, text.unwrap_or_default());
                 addresses.push(address);
             }
             None => {
                 let message = "is not an address; write for example \"10.0.0.1:7334\"";
-                reader.cx.refuse(reader.cx.line_of(value), path(name), message);
+                table.cx.refuse(table.cx.line_of(value), path(name), message);
             }
         }
     }

@@ -8,8 +8,8 @@ use vpfs_core::{Depth, SlotCostTable};
 use super::device_times;
 use super::keys::{PROFILE, PROFILE_ROOT};
 use super::slot_costs::{self, Shown};
-use crate::schema::problem::{self, Problems};
-use crate::schema::reader::Reader;
+use crate::schema::problem::Problems;
+use crate::schema::table::{Table, read_file};
 
 /// Returns the text of a file, by its name in the configuration.
 pub(crate) type Files<'a> = &'a dyn Fn(&str) -> io::Result<String>;
@@ -24,9 +24,9 @@ pub(crate) struct MeasuredProfile {
 }
 
 /// The profile that `[scheduler]` names; `None` if it names none, or one with a problem, which is reported.
-pub(crate) fn load(scheduler: &Reader<'_>, files: Files<'_>) -> Option<MeasuredProfile> {
+pub(crate) fn load(scheduler: &Table<'_>, files: Files<'_>) -> Option<MeasuredProfile> {
     const KEY: &str = "profile";
-    let name = scheduler.text(KEY)?.text;
+    let name = scheduler.text(KEY)?;
     scheduler.set(KEY, name);
     let read = files(name).map_err(|error| format!("{name} cannot be read: {error}; create it with `vpfs profile`"));
     match read.and_then(|text| parse(name, &text).map_err(|problems| problems.to_string())) {
@@ -39,12 +39,11 @@ pub(crate) fn load(scheduler: &Reader<'_>, files: Files<'_>) -> Option<MeasuredP
 }
 
 fn parse(file: &str, text: &str) -> Result<MeasuredProfile, Problems> {
-    let (cx, table) = problem::parse(file, text, &PROFILE_ROOT, &[])?;
-    let root = Reader::open(&cx, &PROFILE_ROOT, "", Some(&table));
-    let reader = Reader::open(&cx, &PROFILE, "scheduler", root.value("scheduler"));
-    let depth = slot_costs::depth(&reader);
-    let (slot_costs, shown) = slot_costs::read_table(&reader, depth);
-    let device_times = device_times::read(&reader);
-    let profile = MeasuredProfile { depth: reader.has("depth").then_some(depth), slot_costs, shown, device_times };
-    cx.finish(file).map(|_| profile)
+    read_file(file, text, &PROFILE_ROOT, |root| {
+        let table = root.table("scheduler", &PROFILE);
+        let depth = slot_costs::depth(&table);
+        let (slot_costs, shown) = slot_costs::read_table(&table, depth);
+        let device_times = device_times::read(&table);
+        MeasuredProfile { depth: table.has("depth").then_some(depth), slot_costs, shown, device_times }
+    })
 }

@@ -7,15 +7,14 @@ use vpfs_core::{Minimum, Scope};
 use super::apps::App;
 use super::rates::Capacity;
 use super::shares::{self, Share};
-use crate::schema::reader::Reader;
-use crate::schema::tables::Table;
+use crate::schema::table::Table;
 use crate::schema::units::Rate;
 
 /// Refuses promises that cannot be kept: in a share, beyond what is promised to it or its cap; all together, beyond
 /// what the servers have.
 pub(crate) fn check(
-    root: &Reader<'_>,
-    shares: (&[Share], &[Reader<'_>]),
+    root: &Table<'_>,
+    shares: (&[Share], &[Table<'_>]),
     apps: &[App],
     servers: usize,
     capacity: Option<Capacity>,
@@ -50,8 +49,8 @@ impl Table<'_> {
         minima: impl IntoIterator<Item = (Option<&'b str>, Minimum)>,
         servers: usize,
     ) -> Vec<Share> {
-        let (shares, readers) = shares::read(self.reader(), None);
-        check_in_shares((&shares, &readers), minima, servers);
+        let (shares, tables) = shares::read(self, None);
+        check_in_shares((&shares, &tables), minima, servers);
         shares
     }
 }
@@ -59,7 +58,7 @@ impl Table<'_> {
 /// Refuses minima in a share, by its path, beyond what is promised to it or its cap; returns those that are in none
 /// with a minimum.
 fn check_in_shares<'b>(
-    (shares, readers): (&[Share], &[Reader<'_>]),
+    (shares, tables): (&[Share], &[Table<'_>]),
     apps: impl IntoIterator<Item = (Option<&'b str>, Minimum)>,
     servers: usize,
 ) -> Vec<Minimum> {
@@ -71,7 +70,7 @@ fn check_in_shares<'b>(
         let outside = share.path.rsplit_once('/').map(|(outside, _)| outside);
         share.policy.minimum.iter().for_each(|minimum| minima.add(outside, *minimum));
     }
-    for (share, reader) in shares.iter().zip(readers) {
+    for (share, table) in shares.iter().zip(tables) {
         let Some(inside) = minima.inside.get(&*share.path) else { continue };
         let cap = share.policy.cap.map(|cap| ("cap", cap.scope(), cap.bytes_per_second()));
         let minimum = share.policy.minimum.map(|minimum| ("min_rate", minimum.scope, minimum.rate.0));
@@ -79,7 +78,7 @@ fn check_in_shares<'b>(
             [minimum, cap].into_iter().flatten().find(|(_, scope, rate)| sum(inside, *scope, servers) > *rate);
         if let Some((key, scope, _)) = exceeded {
             let (key, sum) = (key_for(key, scope), Rate(sum(inside, scope, servers)));
-            reader.refuse(
+            table.refuse(
                 &key,
                 format!("is less than what has minima in it needs together, {sum}; raise it, or lower those"),
             );

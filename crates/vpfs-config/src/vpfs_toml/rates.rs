@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use vpfs_core::{Bytes, Minimum, Scope, Target};
 
-use crate::schema::reader::Reader;
-use crate::schema::tables::Table;
+use crate::schema::table::Table;
 use crate::schema::units::{Rate, Size, decimal, parse_rate, quote};
 
 /// A limit on a rate, which holds even if the storage is idle.
@@ -44,51 +43,51 @@ impl Capacity {
 }
 
 /// Which one of two keys for the same rate the file has.
-fn scoped(reader: &Reader<'_>, [total, server]: [&'static str; 2]) -> (&'static str, Scope) {
-    if reader.has(total) && reader.has(server) {
+fn scoped(table: &Table<'_>, [total, server]: [&'static str; 2]) -> (&'static str, Scope) {
+    if table.has(total) && table.has(server) {
         let problem = format!("cannot be together with {total}, which is for the sum over all servers; remove one");
-        reader.refuse(server, problem);
+        table.refuse(server, problem);
     }
-    if reader.has(server) { (server, Scope::Server) } else { (total, Scope::Total) }
+    if table.has(server) { (server, Scope::Server) } else { (total, Scope::Total) }
 }
 
-pub(super) fn read_cap(reader: &Reader<'_>, capacity: Option<Capacity>) -> Option<Cap> {
-    let (key, scope) = scoped(reader, ["cap", "server_cap"]);
-    if reader.has("burst") && !reader.has(key) {
-        reader.refuse("burst", "has no effect without cap or server_cap; add one or remove it");
+pub(super) fn read_cap(table: &Table<'_>, capacity: Option<Capacity>) -> Option<Cap> {
+    let (key, scope) = scoped(table, ["cap", "server_cap"]);
+    if table.has("burst") && !table.has(key) {
+        table.refuse("burst", "has no effect without cap or server_cap; add one or remove it");
     }
-    let found = reader.text(key)?;
-    let burst = Bytes(reader.number_or_default("burst"));
-    match cap_rate(found.text, capacity.map(|capacity| capacity.of(scope))) {
+    let found = table.text(key)?;
+    let burst = Bytes(table.number_or_default("burst"));
+    match cap_rate(found, capacity.map(|capacity| capacity.of(scope))) {
         Ok(rate) => {
-            reader.set(key, rate.to_string());
+            table.set(key, rate.to_string());
             Some(Cap { rate, burst, scope })
         }
         Err(message) => {
-            reader.refuse(key, message);
+            table.refuse(key, message);
             None
         }
     }
 }
 
-pub(super) fn read_target(reader: &Reader<'_>) -> Option<Target> {
+pub(super) fn read_target(table: &Table<'_>) -> Option<Target> {
     let deadline = "deadline";
-    let (key, scope) = scoped(reader, ["target_rate", "server_target_rate"]);
-    if reader.has(key) && !reader.has(deadline) {
-        reader.refuse(key, "has no effect without deadline; add it or remove this");
+    let (key, scope) = scoped(table, ["target_rate", "server_target_rate"]);
+    if table.has(key) && !table.has(deadline) {
+        table.refuse(key, "has no effect without deadline; add it or remove this");
     }
-    if reader.has(deadline) && !reader.has(key) {
-        reader.refuse(deadline, "has no effect without target_rate or server_target_rate; add one or remove this");
+    if table.has(deadline) && !table.has(key) {
+        table.refuse(deadline, "has no effect without target_rate or server_target_rate; add one or remove this");
     }
-    let rate = reader.number(key).map(Bytes);
-    Some(Target { deadline: reader.number(deadline).map(Duration::from_nanos)?, rate: rate?, scope })
+    let rate = table.number(key).map(Bytes);
+    Some(Target { deadline: table.number(deadline).map(Duration::from_nanos)?, rate: rate?, scope })
 }
 
-pub(super) fn read_minimum(reader: &Reader<'_>, cap: Option<vpfs_core::Cap>) -> Option<Minimum> {
-    let (key, scope) = scoped(reader, ["min_rate", "server_min_rate"]);
-    let rate = reader.number(key).map(Bytes)?;
+pub(super) fn read_minimum(table: &Table<'_>, cap: Option<vpfs_core::Cap>) -> Option<Minimum> {
+    let (key, scope) = scoped(table, ["min_rate", "server_min_rate"]);
+    let rate = table.number(key).map(Bytes)?;
     if cap.is_some_and(|cap| cap.scope() == scope && cap.bytes_per_second() < rate.0) {
-        reader.refuse(key, "is more than its cap; lower it, or raise the cap");
+        table.refuse(key, "is more than its cap; lower it, or raise the cap");
     }
     Some(Minimum { rate, scope })
 }
@@ -96,12 +95,12 @@ pub(super) fn read_minimum(reader: &Reader<'_>, cap: Option<vpfs_core::Cap>) -> 
 impl Table<'_> {
     /// What the table promises with `min_rate` or `server_min_rate`, to an application with this cap.
     pub fn minimum(&self, cap: Option<vpfs_core::Cap>) -> Option<Minimum> {
-        read_minimum(self.reader(), cap)
+        read_minimum(self, cap)
     }
 
     /// What it promises with `target_rate` or `server_target_rate`, and `deadline`.
     pub fn target(&self) -> Option<Target> {
-        read_target(self.reader())
+        read_target(self)
     }
 }
 

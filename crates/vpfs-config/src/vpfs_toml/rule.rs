@@ -12,8 +12,8 @@ use super::client::Client;
 use super::host_list::{HostList, HostSet};
 use super::patterns::Patterns;
 use super::program::Program;
-use crate::schema::reader::Reader;
 use crate::schema::settings::quoted;
+use crate::schema::table::Table;
 
 /// The maximum number of hosts in all host lists of a file together.
 pub const HOSTS_LIMIT: usize = 65_536;
@@ -214,7 +214,7 @@ pub(crate) struct Reading<'a> {
 
 impl Reading<'_> {
     /// Reports ports that no listener has.
-    pub(crate) fn check_ports(&self, root: &Reader<'_>, listeners: &[Vec<u16>]) {
+    pub(crate) fn check_ports(&self, root: &Table<'_>, listeners: &[Vec<u16>]) {
         let known: BTreeSet<u16> = listeners.iter().flatten().copied().collect();
         for (port, line, key) in self.ports.iter().filter(|(port, ..)| !known.contains(port)) {
             let known = known.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
@@ -223,27 +223,27 @@ impl Reading<'_> {
     }
 
     /// Reads the rule in an `[[app]]` or a `[[match]]`.
-    pub(crate) fn rule(&mut self, reader: &Reader<'_>) -> Rule {
+    pub(crate) fn rule(&mut self, table: &Table<'_>) -> Rule {
         let of_programs = ["programs", "cgroups", "files"];
         if self.are_mounts {
             let why = "has no effect for mounts: their programs are on the same host; remove it";
             ["clients", "machines", "listeners"]
                 .iter()
-                .filter(|key| reader.has(key))
-                .for_each(|key| reader.refuse(key, why));
+                .filter(|key| table.has(key))
+                .for_each(|key| table.refuse(key, why));
         } else {
-            of_programs.iter().filter(|key| reader.has(key)).for_each(|key| reader.refuse(key, unseen(key)));
+            of_programs.iter().filter(|key| table.has(key)).for_each(|key| table.refuse(key, unseen(key)));
         }
-        let patterns = |key| reader.has(key).then(|| Patterns::read(reader, key));
+        let patterns = |key| table.has(key).then(|| Patterns::read(table, key));
         let rule = Rule {
-            clients: reader.has("clients").then(|| HostList::read(reader, "clients", self.hosts_left)),
-            uids: reader.has("uids").then(|| read_ids(reader, "uids")),
-            users: accounts::read(reader, "users", "uids"),
-            gids: reader.has("gids").then(|| read_ids(reader, "gids")),
-            groups: accounts::read(reader, "groups", "gids"),
+            clients: table.has("clients").then(|| HostList::read(table, "clients", self.hosts_left)),
+            uids: table.has("uids").then(|| read_ids(table, "uids")),
+            users: accounts::read(table, "users", "uids"),
+            gids: table.has("gids").then(|| read_ids(table, "gids")),
+            groups: accounts::read(table, "groups", "gids"),
             machines: patterns("machines"),
-            listeners: reader.has("listeners").then(|| self.ports(reader)),
-            operations: reader.has("operations").then(|| read_operations(reader)),
+            listeners: table.has("listeners").then(|| self.ports(table)),
+            operations: table.has("operations").then(|| read_operations(table)),
             programs: patterns("programs"),
             cgroups: patterns("cgroups"),
             files: patterns("files"),
@@ -251,23 +251,23 @@ impl Reading<'_> {
         };
         let keys = ["clients", "uids", "users", "gids", "groups", "machines", "listeners", "operations"];
         for key in keys.into_iter().chain(of_programs) {
-            if reader.has(key) && reader.list(key).is_empty() {
-                reader.refuse(key, "is empty and would match no client; remove it to match all");
+            if table.has(key) && table.list(key).is_empty() {
+                table.refuse(key, "is empty and would match no client; remove it to match all");
             }
         }
         rule
     }
 
-    fn ports(&mut self, reader: &Reader<'_>) -> Vec<u16> {
+    fn ports(&mut self, table: &Table<'_>) -> Vec<u16> {
         let key = "listeners";
         let read = |value: &DeValue<'_>| match value {
             DeValue::Integer(port) => u16::from_str_radix(port.as_str(), port.radix()).ok(),
             _ => None,
         };
-        let ports = reader.elements(key, "expects the ports of listeners such as 5335", read);
-        self.ports.extend(ports.iter().map(|port| (*port, reader.line_of(key), reader.path(key))));
+        let ports = table.elements(key, "expects the ports of listeners such as 5335", read);
+        self.ports.extend(ports.iter().map(|port| (*port, table.line_of(key), table.path(key))));
         let texts: Vec<String> = ports.iter().map(u16::to_string).collect();
-        reader.set_list(key, &texts, texts.join(", "));
+        table.set_list(key, &texts, texts.join(", "));
         ports
     }
 }
@@ -289,27 +289,27 @@ fn unseen(key: &str) -> &'static str {
 const OPERATIONS: [(&str, OpKind); 3] =
     [("read", OpKind::Read), ("write", OpKind::Write), ("metadata", OpKind::Metadata)];
 
-fn read_operations(reader: &Reader<'_>) -> Vec<OpKind> {
+fn read_operations(table: &Table<'_>) -> Vec<OpKind> {
     let named = |value: &DeValue<'_>| OPERATIONS.into_iter().find(|(name, _)| value.as_str() == Some(name));
     let expected =
         "expects \"read\", \"write\" or \"metadata\", which is all that requests of every protocol are told by";
-    let found = reader.elements("operations", expected, named);
+    let found = table.elements("operations", expected, named);
     let names = found.iter().map(|(name, _)| *name);
     let quoted: Vec<String> = names.clone().map(quoted).collect();
-    reader.set_list("operations", &quoted, names.collect::<Vec<_>>().join(", "));
+    table.set_list("operations", &quoted, names.collect::<Vec<_>>().join(", "));
     found.into_iter().map(|(_, op)| op).collect()
 }
 
-fn read_ids(reader: &Reader<'_>, key: &str) -> Ids {
+fn read_ids(table: &Table<'_>, key: &str) -> Ids {
     let range = |value: &DeValue<'_>| match value {
         DeValue::Integer(id) => u32::from_str_radix(id.as_str(), id.radix()).ok().map(|id| (id, id)),
         DeValue::String(text) => id_range(text),
         _ => None,
     };
     let expected = "expects numbers from 0 to 4294967295 and ranges such as \"1000-1999\"";
-    let ids = Ids::of(reader.elements(key, expected, range));
+    let ids = Ids::of(table.elements(key, expected, range));
     let range = |&(low, high): &(u32, u32)| if low == high { low.to_string() } else { format!("\"{low}-{high}\"") };
-    reader.set_list(key, &ids.0.iter().map(range).collect::<Vec<_>>(), ids.to_string());
+    table.set_list(key, &ids.0.iter().map(range).collect::<Vec<_>>(), ids.to_string());
     ids
 }
 

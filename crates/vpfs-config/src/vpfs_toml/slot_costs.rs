@@ -7,11 +7,11 @@ use vpfs_core::slot_cost::SizeClass;
 use vpfs_core::{Bytes, Depth, OpKind, SlotCost, SlotCostTable};
 
 use super::keys::SLOT_COST;
-use crate::schema::reader::Reader;
+use crate::schema::table::Table;
 use crate::schema::units::Size;
 
-pub(crate) fn depth(reader: &Reader<'_>) -> Depth {
-    reader.count("depth").and_then(Depth::new).expect("the row has a default and excludes 0")
+pub(crate) fn depth(table: &Table<'_>) -> Depth {
+    table.count("depth").and_then(Depth::new).expect("the row has a default and excludes 0")
 }
 
 /// Keys with their values as text.
@@ -31,7 +31,7 @@ pub(crate) fn op_name(op: OpKind) -> &'static str {
 }
 
 /// The table, and its keys as text.
-pub(crate) fn read_table(scheduler: &Reader<'_>, depth: Depth) -> (SlotCostTable, Shown) {
+pub(crate) fn read_table(scheduler: &Table<'_>, depth: Depth) -> (SlotCostTable, Shown) {
     let small = Bytes(scheduler.number_or_default("small_threshold"));
     let rows = if scheduler.has("slot_cost") { read_rows(scheduler, small, depth) } else { default_rows(small) };
     let classes = |op| {
@@ -69,10 +69,9 @@ fn default_rows(small: Bytes) -> Rows {
     sizes.flat_map(|&size| BOTH.map(|op| ((op, size), (table.slot_cost(op, size), 0)))).collect()
 }
 
-fn read_rows(scheduler: &Reader<'_>, small: Bytes, depth: Depth) -> Rows {
+fn read_rows(scheduler: &Table<'_>, small: Bytes, depth: Depth) -> Rows {
     let mut rows = Rows::new();
-    for value in scheduler.list("slot_cost") {
-        let row = Reader::open(scheduler.cx, &SLOT_COST, scheduler.path("slot_cost"), Some(value));
+    for row in scheduler.tables("slot_cost", &SLOT_COST) {
         let ops = row.choice("op").map_or(&BOTH[..], |index| &BOTH[index..=index]);
         let up_to = row.number("up_to").map(Bytes);
         let slots = row.count("slots").and_then(SlotCost::new);

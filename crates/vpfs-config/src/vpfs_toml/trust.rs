@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::host_list::{HostList, HostSet};
 use super::keys::{REFUSE, TRUST};
 use super::network::Server;
-use crate::schema::reader::Reader;
+use crate::schema::table::Table;
 
 /// Which hosts a proxy trusts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,11 +16,11 @@ pub struct Trust {
     pub may_manage: bool,
 }
 
-pub(crate) fn read(root: &Reader<'_>, hosts_left: &mut usize) -> Trust {
-    let reader = Reader::open(root.cx, &TRUST, "trust", root.value("trust"));
+pub(crate) fn read(root: &Table<'_>, hosts_left: &mut usize) -> Trust {
+    let table = root.table("trust", &TRUST);
     Trust {
-        servers: reader.has("servers").then(|| HostList::read(&reader, "servers", hosts_left)),
-        may_manage: reader.choice("management") != Some(REFUSE),
+        servers: table.has("servers").then(|| HostList::read(&table, "servers", hosts_left)),
+        may_manage: table.choice("management") != Some(REFUSE),
     }
 }
 

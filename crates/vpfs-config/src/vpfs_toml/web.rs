@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::keys::WEB;
 use super::metrics::endpoint;
-use crate::schema::reader::Reader;
+use crate::schema::table::Table;
 
 /// Where the live page is served by TCP.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,21 +24,21 @@ impl Web {
 }
 
 /// Reads the table; `None` if the page is not served by TCP, or the table has a problem, which is reported.
-pub(crate) fn read(root: &Reader<'_>) -> Option<Web> {
-    let reader = Reader::open(root.cx, &WEB, "web", root.value("web"));
-    let [listen, key] = ["listen", "key"].map(|name| reader.text(name).map(|found| found.text));
-    listen.iter().for_each(|listen| reader.set("listen", *listen));
-    key.iter().for_each(|key| reader.set("key", *key));
+pub(crate) fn read(root: &Table<'_>) -> Option<Web> {
+    let table = root.table("web", &WEB);
+    let [listen, key] = ["listen", "key"].map(|name| table.text(name));
+    listen.iter().for_each(|listen| table.set("listen", *listen));
+    key.iter().for_each(|key| table.set("key", *key));
     match (listen, key) {
-        (Some(listen), Some(key)) => Some(Web { listen: endpoint(&reader, listen)?, key: PathBuf::from(key) }),
+        (Some(listen), Some(key)) => Some(Web { listen: endpoint(&table, listen)?, key: PathBuf::from(key) }),
         (Some(_), None) => {
             let fix = "everybody who can connect could see what each application does; add key = \"web.key\", a file with a \
                        secret (openssl rand -hex 16)";
-            reader.refuse("listen", fix);
+            table.refuse("listen", fix);
             None
         }
         (None, Some(_)) => {
-            reader.refuse("key", "has no effect without listen; add listen = \"127.0.0.1:9335\", or remove it");
+            table.refuse("key", "has no effect without listen; add listen = \"127.0.0.1:9335\", or remove it");
             None
         }
         (None, None) => None,

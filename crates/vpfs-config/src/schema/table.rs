@@ -1,18 +1,23 @@
-//! Reads values from a TOML table by the rows of [`crate::schema::tunables`], and reports invalid ones.
+//! TOML files read by tables of tunables, reporting all problems at once.
 
 use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
-use vpfs_core::PolicyKind;
+use vpfs_core::{Bytes, PolicyKind};
 
-use super::problem::{Context, did_you_mean};
+use super::problem::{self, Context, Problems, did_you_mean};
 use super::settings::{Setting, quoted, written};
 use super::tunables::{Absent, Kind, Section, Tunable};
 use super::units::{self, Rate, Size, Span, quote};
 
-/// A table of the file with its section.
-pub(crate) struct Reader<'a> {
+/// A table of a file that is read by the rows of a [`Section`]. Keys without a row have already been reported.
+///
+/// Every method returns the row's default for an absent or invalid value; the latter is also reported.
+///
+/// # Panics
+/// All methods panic if the section has no row for the key.
+pub struct Table<'a> {
     pub(crate) cx: &'a Context,
     section: &'static Section,
     table: Option<&'a DeTable<'a>>,
@@ -21,14 +26,22 @@ pub(crate) struct Reader<'a> {
     path: String,
 }
 
-/// A string of the file, with its line.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Found<'a> {
-    pub(crate) text: &'a str,
-    pub(crate) line: usize,
+/// Reads the text of a file as `root`; `file` is its name for messages.
+///
+/// # Errors
+/// All problems found in the file, at once.
+pub fn read_file<T>(
+    file: &str,
+    text: &str,
+    root: &'static Section,
+    read: impl FnOnce(&Table<'_>) -> T,
+) -> Result<T, Problems> {
+    let (cx, table) = problem::parse(file, text, root, &[])?;
+    let value = read(&Table::open(&cx, root, "", Some(&table)));
+    cx.finish(file).map(|_| value)
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Table<'a> {
     /// Reads `value` as a table of `section`, and reports unknown keys. A missing or invalid table reads as an empty
     /// one.
     pub(crate) fn open(
@@ -57,13 +70,24 @@ impl<'a> Reader<'a> {
         Self { cx, section, table, line, path }
     }
 
+    /// A table inside this one; an empty one if it is absent.
+    pub fn table(&self, key: &str, section: &'static Section) -> Self {
+        Self::open(self.cx, section, self.path(key), self.value(key))
+    }
+
+    /// All tables of a list.
+    pub fn tables(&self, key: &str, section: &'static Section) -> Vec<Self> {
+        let open = |value| Self::open(self.cx, section, self.path(key), Some(value));
+        self.list(key).iter().map(open).collect()
+    }
+
     /// The dotted name of a key of this table.
     pub(crate) fn path(&self, key: &str) -> String {
         join(&self.path, key)
     }
 
-    /// Reports a problem with `key` at its value, or at the table's header if it has none.
-    pub(crate) fn refuse(&self, key: &str, message: impl Into<String>) {
+    /// Reports a problem with the key at its line, or at that of the table's header.
+    pub fn refuse(&self, key: &str, message: impl Into<String>) {
         self.cx.refuse(self.line_of(key), self.path(key), message);
     }
 
@@ -71,8 +95,14 @@ impl<'a> Reader<'a> {
         self.value(key).map_or(self.line, |value| self.cx.line_of(value))
     }
 
-    pub(crate) fn has(&self, key: &str) -> bool {
+    /// Whether the key is present.
+    pub fn has(&self, key: &str) -> bool {
         self.value(key).is_some()
+    }
+
+    /// Whether any problem of the file was found so far.
+    pub fn has_problems(&self) -> bool {
+        self.cx.has_problems()
     }
 
     /// Warns about those of `keys` for which the file has another value than the default one.
@@ -132,9 +162,8 @@ impl<'a> Reader<'a> {
         self.cx.imply(&self.path(key), why);
     }
 
-    /// A number, a size, a rate in bytes per second or a duration in nanoseconds, according to the key's row, within
-    /// its range; the default if it is absent or invalid.
-    pub(crate) fn number(&self, key: &str) -> Option<u64> {
+    /// A number, a size in bytes, a rate in bytes per second or a duration in nanoseconds, according to the key's row.
+    pub fn number(&self, key: &str) -> Option<u64> {
         let row = self.row(key);
         let given = self.required(key).and_then(|value| {
             let number = number_of(row, value.get_ref()).and_then(|number| in_range(row, number));
@@ -149,9 +178,19 @@ impl<'a> Reader<'a> {
         Some(number)
     }
 
-    /// [`Self::number`] for a row whose range fits 32 bits.
-    pub(crate) fn count(&self, key: &str) -> Option<u32> {
+    /// A number for a row whose range fits 32 bits.
+    pub fn count(&self, key: &str) -> Option<u32> {
         self.number(key).and_then(|number| u32::try_from(number).ok())
+    }
+
+    /// A size.
+    pub fn size(&self, key: &str) -> Option<Bytes> {
+        self.number(key).map(Bytes)
+    }
+
+    /// A duration.
+    pub fn duration(&self, key: &str) -> Option<Duration> {
+        self.number(key).map(Duration::from_nanos)
     }
 
     /// [`Self::number`] for a row with a default.
@@ -160,19 +199,19 @@ impl<'a> Reader<'a> {
     }
 
     /// [`Self::number_or_default`] for a duration.
-    pub(crate) fn duration(&self, key: &str) -> Duration {
+    pub(crate) fn duration_or_default(&self, key: &str) -> Duration {
         Duration::from_nanos(self.number_or_default(key))
     }
 
-    /// The index of the word in the row's list; `None` if it is absent without a default, or invalid.
-    pub(crate) fn choice(&self, key: &str) -> Option<usize> {
+    /// The position of a word in the row's list.
+    pub fn choice(&self, key: &str) -> Option<usize> {
         let row = self.row(key);
         let Kind::Choice(words) = row.kind else { return None };
         let index = |text: &str| words.iter().position(|word| *word == text);
         let found = match self.text(key) {
-            Some(found) => index(found.text).or_else(|| {
-                let hint = did_you_mean(found.text, words.iter().copied());
-                self.refuse(key, format!("unknown value {}{hint}", quote(found.text)));
+            Some(text) => index(text).or_else(|| {
+                let hint = did_you_mean(text, words.iter().copied());
+                self.refuse(key, format!("unknown value {}{hint}", quote(text)));
                 None
             }),
             None => match row.absent {
@@ -184,13 +223,21 @@ impl<'a> Reader<'a> {
         Some(found)
     }
 
-    /// A string, if present.
-    pub(crate) fn text(&self, key: &str) -> Option<Found<'a>> {
-        let value = self.required(key)?;
+    /// A text.
+    pub fn text(&self, key: &str) -> Option<&'a str> {
+        self.string(key, self.required(key)?)
+    }
+
+    /// The strings of a list; a single one counts as a list of one.
+    pub fn texts(&self, key: &str) -> Vec<&'a str> {
+        self.list(key).iter().filter_map(|value| self.string(key, value)).collect()
+    }
+
+    fn string(&self, key: &str, value: &'a Spanned<DeValue<'a>>) -> Option<&'a str> {
         match value.get_ref() {
-            DeValue::String(text) => Some(Found { text, line: self.cx.line_of(value) }),
+            DeValue::String(text) => Some(text),
             other => {
-                self.refuse(key, mismatch(self.row(key), other));
+                self.refuse(key, self.mismatch(key, other));
                 None
             }
         }
@@ -277,7 +324,7 @@ fn parse(kind: Kind, text: &str) -> Result<u64, String> {
 
 fn show(kind: Kind, number: u64) -> String {
     match kind {
-        Kind::Size => Size(vpfs_core::Bytes(number)).to_string(),
+        Kind::Size => Size(Bytes(number)).to_string(),
         Kind::Rate => Rate(number).to_string(),
         Kind::Duration => Span(Duration::from_nanos(number)).to_string(),
         _ => number.to_string(),
