@@ -346,16 +346,19 @@ impl<W> Node<W> {
 
     /// A request is neither queued nor in the storage any more.
     fn on_gone(&mut self, now: Time, request: (AppId, OpKind), was_queued: bool) {
-        let is_idle = self.scheduler.outstanding() + self.requests.exempted() == 0;
         if let Some(accounts) = &mut self.accounts {
+            let is_idle = self.scheduler.outstanding() + self.requests.exempted() == 0;
             accounts.on_gone(now, request, was_queued, is_idle);
         }
     }
 
     /// Not in release builds: there, one panic must not make every later input panic as well.
     fn check(&mut self, now: Time) {
-        let known = self.scheduler.queued() + self.scheduler.outstanding();
-        debug_assert_eq!(self.requests.scheduled(), known, "somebody waits for each request");
+        debug_assert_eq!(
+            self.requests.scheduled(),
+            self.scheduler.queued() + self.scheduler.outstanding(),
+            "somebody waits for each request"
+        );
         debug_assert!(now >= self.latest, "time does not go back");
         self.latest = now;
     }

@@ -141,7 +141,9 @@ impl World {
             self.now = at;
             self.events += 1;
             self.handle(event)?;
-            self.trace.transfers.iter_mut().flat_map(|transfers| transfers.drain(..)).for_each(&mut transfer);
+            if let Some(transfers) = &mut self.trace.transfers {
+                transfers.drain(..).for_each(&mut transfer);
+            }
             if progress(at, self.events).is_break() {
                 break;
             }
@@ -364,12 +366,14 @@ impl World {
             Recipient::Parent => messages::parent(app.salt, plan_call),
             Recipient::Object | Recipient::DataServers => messages::object(app.salt, plan_call),
         };
-        let servers: Vec<u32> = match recipient {
-            Recipient::DataServers => app.placement.servers(object),
-            _ => vec![self.metadata_server(object)],
-        };
-        for server in servers {
-            self.send(call, server, Access { object, offset: 0, bytes: 0, elsewhere: None, metadata });
+        let access = Access { object, offset: 0, bytes: 0, elsewhere: None, metadata };
+        match recipient {
+            Recipient::DataServers => {
+                for server in app.placement.servers(object) {
+                    self.send(call, server, access);
+                }
+            }
+            Recipient::Parent | Recipient::Object => self.send(call, self.metadata_server(object), access),
         }
         true
     }

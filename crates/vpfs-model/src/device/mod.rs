@@ -11,6 +11,7 @@
 mod by_name;
 mod finishing;
 mod hdd;
+mod kept;
 mod metadata;
 mod neighbours;
 mod none;

@@ -94,7 +94,7 @@ pub(super) fn end_of(io: &Io) -> u64 {
 
 /// Fast, and no protection from those who choose places that collide: models serve simulations and tests.
 #[derive(Debug, Default)]
-struct PlaceHasher(u64);
+pub(super) struct PlaceHasher(u64);
 
 impl Hasher for PlaceHasher {
     fn write(&mut self, bytes: &[u8]) {

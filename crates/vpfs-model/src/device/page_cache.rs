@@ -6,8 +6,9 @@ use std::time::Duration;
 use vpfs_core::Time;
 
 use super::finishing::Finishing;
+use super::kept::Kept;
 use super::outstanding::Outstanding;
-use super::pages::{Pages, Run};
+use super::pages::{PAGE_BYTES, Pages, Run};
 use super::units::transfer_time;
 use super::{Completion, Device, Io, IoId, IoKind};
 
@@ -113,8 +114,7 @@ pub struct PageCache {
     reads: Vec<Reading>,
     /// Whether there is a read at the device.
     is_reading: bool,
-    kept: Pages,
-    kept_bytes: u64,
+    kept: Kept,
     dirty: Pages,
     /// The object whose turn it is, and how many bytes of it are left.
     turn: (u64, u64),
@@ -139,6 +139,16 @@ struct Reading {
     at: u64,
     /// Those with a smaller one go first.
     turn: Time,
+    /// What it needs next may be in memory: something of it came there since it was last looked for.
+    may_go_on: bool,
+}
+
+impl Reading {
+    /// Whether it lacks something in the pages of `io`, or next to them.
+    fn lacks(&self, io: &Io) -> bool {
+        let (begin, end) = (self.at.saturating_sub(PAGE_BYTES), end_of(&self.io).saturating_add(PAGE_BYTES));
+        self.io.object == io.object && io.offset < end && end_of(io) > begin
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -157,8 +167,7 @@ impl PageCache {
             at_device: Outstanding::default(),
             reads: Vec::new(),
             is_reading: false,
-            kept: Pages::default(),
-            kept_bytes: 0,
+            kept: Kept::default(),
             dirty: Pages::default(),
             turn: (0, 0),
             turns: BTreeMap::new(),
@@ -200,7 +209,7 @@ impl PageCache {
         match self.at_device.remove(completion.id).expect("the device completes only submitted accesses") {
             Work::Read { object, begin, end } => {
                 self.is_reading = false;
-                self.keep(completion.at, &Io { kind: IoKind::Read, object, offset: begin, len: end - begin });
+                self.keep(&Io { kind: IoKind::Read, object, offset: begin, len: end - begin });
                 self.go_on(completion.at);
             }
             Work::Flush { bytes } => {
@@ -231,7 +240,7 @@ impl PageCache {
         let others = u32::try_from(self.reads.len()).unwrap_or(u32::MAX);
         let turn = now + PageCacheProfile::SLICE_OFFSET * others;
         let place = self.reads.partition_point(|read| read.turn <= turn).max(1).min(self.reads.len());
-        self.reads.insert(place, Reading { id, io, at: io.offset, turn });
+        self.reads.insert(place, Reading { id, io, at: io.offset, turn, may_go_on: true });
     }
 
     /// Admits waiting writes, unless the foreground flush is still running.
@@ -249,25 +258,24 @@ impl PageCache {
     fn write(&mut self, now: Time, id: IoId, io: &Io) {
         self.dirty_bytes += self.dirty.add(now, io);
         self.foreground = self.dirty_bytes >= self.profile.limit_bytes.max(1);
-        self.keep(now, io);
+        self.keep(io);
         self.finish_from_memory(now, id, io.len);
     }
 
     /// Data is in memory now; what came first leaves it.
-    fn keep(&mut self, now: Time, io: &Io) {
-        self.kept_bytes += self.kept.add(now, io);
-        while self.kept_bytes > self.profile.kept_bytes
-            && let Some(&Run { object, begin, end, .. }) = self.kept.oldest()
-        {
-            self.kept.pop_from(object, begin);
-            self.kept_bytes -= end - begin;
-        }
+    fn keep(&mut self, io: &Io) {
+        self.reads.iter_mut().for_each(|read| read.may_go_on |= read.lacks(io));
+        self.kept.add(io);
+        self.kept.shrink_to(self.profile.kept_bytes);
     }
 
     /// Reads take from memory what is there; those that have everything are done.
     fn go_on(&mut self, now: Time) {
         let mut reads = std::mem::take(&mut self.reads);
         reads.retain_mut(|read| {
+            if !std::mem::take(&mut read.may_go_on) {
+                return true;
+            }
             while let Some((begin, end)) = self.next_chunk(&read.io, read.at) {
                 let from = begin.max(read.at);
                 let part = Io { offset: from, len: end.min(end_of(&read.io)) - from, ..read.io };

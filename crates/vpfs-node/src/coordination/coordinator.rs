@@ -1,7 +1,7 @@
 //! One server's part in the coordination of all servers.
 
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use vpfs_core::hash::mix;
@@ -10,10 +10,12 @@ use vpfs_core::{ServerId, ServiceClass, Time};
 use super::cluster_totals::{ClusterTotals, Source};
 use super::event::{CoordinationEvents, Event};
 use super::groups::{Groups, Members};
-use super::level::{Heard, Level, Peer};
+use super::level::{Heard, Level};
 use super::link::PeerState;
 use super::message::{Counted, FlowKey, Message, MessageError, Position, Standing};
+use super::owed::Owed;
 use super::own_totals::{Account, FlowsExceeded};
+use super::peer_table::PeerTable;
 use super::settings::CoordinationSettings;
 use super::traffic::Traffic;
 use super::view::{Change, Fit, Limits, Meaning, View};
@@ -34,21 +36,21 @@ pub struct Coordinator {
     pub(super) levels: Vec<Level>,
     /// How often totals started from zero.
     pub(super) streams: u32,
-    pub(super) peers: BTreeMap<ServerId, Peer>,
+    /// With those that are to be sent a message now, and their timers.
+    pub(super) peers: PeerTable,
     /// Those that were peers a short time ago.
     pub(super) former: BTreeMap<ServerId, Heard>,
-    /// Peers that are to be sent a message now.
-    pub(super) ready: BTreeSet<ServerId>,
     /// Servers that take this one for a peer although it is none, with their incarnations.
     replies: BTreeMap<ServerId, u64>,
-    pub(super) timers: BTreeSet<(Time, ServerId)>,
     /// A live peer of level 0 gets a message because it is time, not because there are changes.
     keeps_alive: bool,
     /// When to look for live representatives again.
     pub(super) search_at: Option<Time>,
     pub(super) totals: ClusterTotals,
     /// Service given by peers that the local scheduler has not received yet.
-    owed: BTreeMap<Account, i64>,
+    owed: Owed,
+    /// A buffer that is kept between messages.
+    changes: Vec<Change>,
     events: CoordinationEvents,
     sent: Traffic,
     received: Traffic,
@@ -78,15 +80,14 @@ impl Coordinator {
             groups,
             levels: Vec::new(),
             streams: 0,
-            peers: BTreeMap::new(),
+            peers: PeerTable::default(),
             former: BTreeMap::new(),
-            ready: BTreeSet::new(),
             replies: BTreeMap::new(),
-            timers: BTreeSet::new(),
             keeps_alive: false,
             search_at: None,
             totals: ClusterTotals::default(),
-            owed: BTreeMap::new(),
+            owed: Owed::default(),
+            changes: Vec::new(),
             events: CoordinationEvents::default(),
             sent: Traffic::default(),
             received: Traffic::default(),
@@ -163,7 +164,7 @@ impl Coordinator {
         let (id, message) = match self.replies.pop_first() {
             Some((id, incarnation)) => (id, self.reply(now, id, incarnation)),
             None => {
-                let id = self.ready.pop_first()?;
+                let id = self.peers.pop_ready()?;
                 (id, self.message_to(now, id)?)
             }
         };
@@ -181,7 +182,7 @@ impl Coordinator {
         if message.standing.stream == 0 {
             self.note_list(from, message);
             self.hear(now, from);
-        } else if self.peers.contains_key(&from) {
+        } else if self.peers.contains(from) {
             self.take(now, level, from, message);
         } else {
             self.answer(from, Some(message.incarnation));
@@ -192,9 +193,7 @@ impl Coordinator {
 
     /// The time given by [`Coordinator::poll_timeout`] has come.
     pub fn handle_timeout(&mut self, now: Time) {
-        while let Some((at, id)) = self.timers.first().copied()
-            && at <= now
-        {
+        while let Some(id) = self.peers.due(now) {
             self.on_timer(now, id);
         }
         if self.search_at.is_some_and(|at| at <= now) {
@@ -206,16 +205,15 @@ impl Coordinator {
 
     /// When to call [`Coordinator::handle_timeout`] next; `None` if only other inputs matter.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let timer = self.timers.first().map(|&(at, _)| at);
         let forget = self.levels.iter().filter_map(|level| level.forget_at).min();
         let pass_on = self.levels.iter().filter_map(|level| level.pass_on_at).min();
-        [timer, forget, pass_on, self.search_at].into_iter().flatten().min()
+        [self.peers.wake(), forget, pass_on, self.search_at].into_iter().flatten().min()
     }
 
     /// What peers gave since the last call, for the local scheduler: flow, what is counted, bytes. Call until `None`,
     /// after every input. The amounts of several messages may be combined. O(log flows).
     pub fn poll_service(&mut self) -> Option<(FlowKey, Counted, i64)> {
-        self.owed.pop_first().map(|((key, counted), bytes)| (key, counted, bytes))
+        self.owed.pop().map(|((key, counted), bytes)| (key, counted, bytes))
     }
 
     /// The oldest event that has not been polled yet.
@@ -238,17 +236,17 @@ impl Coordinator {
     /// The service that `peer` reported for a flow, in its current incarnation and since the members of the group
     /// changed: its own and, if it represents other servers, theirs. O(log flows).
     pub fn peer_service(&self, peer: ServerId, key: FlowKey, counted: impl Into<Counted>) -> Option<i64> {
-        self.peers.get(&peer)?.view.total((key, counted.into()))
+        self.peers.get(peer)?.view.total((key, counted.into()))
     }
 
     /// Whether `peer` answers; `None` if it is no peer now.
     pub fn peer_state(&self, peer: ServerId) -> Option<PeerState> {
-        self.peers.get(&peer).map(|peer| peer.link.state)
+        self.peers.get(peer).map(|peer| peer.link.state)
     }
 
     /// The servers with which this one exchanges messages, in order.
     pub fn peers(&self) -> impl Iterator<Item = ServerId> + '_ {
-        self.peers.keys().copied()
+        self.peers.iter().map(|(id, _)| id)
     }
 
     /// How many servers this one reaches, itself included: peers, and as many as these say that they speak for.
@@ -266,7 +264,7 @@ impl Coordinator {
         let others = self
             .peers
             .iter()
-            .filter(|(id, peer)| peer.link.state == PeerState::Live && Some(peer.level) != level && self.agrees(**id));
+            .filter(|(id, peer)| peer.link.state == PeerState::Live && Some(peer.level) != level && self.agrees(*id));
         others.fold(1, |sum: usize, (_, peer)| sum.saturating_add(peer.speaks_for()))
     }
 
@@ -294,7 +292,7 @@ impl Coordinator {
 
     /// Whether totals may be exchanged with a peer: both see the same groups.
     pub(super) fn agrees(&self, id: ServerId) -> bool {
-        let Some(peer) = self.peers.get(&id) else { return false };
+        let Some(peer) = self.peers.get(id) else { return false };
         if self.groups.levels() == 1 {
             // Nothing is passed on in a single group, so a new peer gets the totals with the greeting.
             return peer.standing.is_none_or(|standing| standing.members == 0);
@@ -312,18 +310,6 @@ impl Coordinator {
         if let Some(incarnation) = incarnation.filter(|_| self.replies.len() < Self::MAX_REPLIES) {
             self.replies.insert(id, incarnation);
         }
-    }
-
-    pub(super) fn set_timer(&mut self, id: ServerId) {
-        let Some(peer) = self.peers.get_mut(&id) else { return };
-        let wake = peer.link.wake();
-        if wake == peer.wake {
-            return;
-        }
-        if let Some(before) = std::mem::replace(&mut peer.wake, wake) {
-            self.timers.remove(&(before, id));
-        }
-        self.timers.extend(wake.map(|at| (at, id)));
     }
 
     /// A flow is at one more place: peers of all other levels must know it.
@@ -386,9 +372,9 @@ impl Coordinator {
             }
             let ids = self.levels[number].slots.iter().map(|slot| slot.candidate);
             for id in ids.filter(|id| self.agrees(*id)).collect::<Vec<_>>() {
-                if let Some(peer) = self.peers.get_mut(&id).filter(|peer| peer.link.sends_changes_at_once()) {
+                if let Some(peer) = self.peers.get_mut(id).filter(|peer| peer.link.sends_changes_at_once()) {
                     peer.link.owes_changes = true;
-                    self.ready.insert(id);
+                    self.peers.set_ready(id);
                 }
             }
         }
@@ -396,9 +382,9 @@ impl Coordinator {
 
     fn message_to(&mut self, now: Time, id: ServerId) -> Option<Message> {
         let agrees = self.agrees(id);
-        let live = self.live_without(Some(self.peers.get(&id)?.level));
+        let live = self.live_without(Some(self.peers.get(id)?.level));
         let live = u32::try_from(live.min(self.members())).unwrap_or(u32::MAX);
-        let peer = self.peers.get_mut(&id)?;
+        let peer = self.peers.get_mut(id)?;
         let level = &mut self.levels[peer.level];
         let base = level.totals.resume_from(peer.link.acked);
         // Changes already in transit are not repeated just to send an acknowledgement.
@@ -428,7 +414,7 @@ impl Coordinator {
         // restart.
         let must_answer = (agrees && base < end.version) || peer.stream.is_none();
         peer.link.on_sent(now, &message, must_answer, &self.settings);
-        self.set_timer(id);
+        self.peers.set_timer(id);
         Some(message)
     }
 
@@ -451,12 +437,12 @@ impl Coordinator {
 
     /// Uses a peer's message.
     fn take(&mut self, now: Time, level: usize, from: ServerId, message: &Message) {
-        let Some(peer) = self.peers.get(&from) else { return };
+        let Some(peer) = self.peers.get(from) else { return };
         let standing = message.standing;
         if peer.stream > Some((message.incarnation, standing.stream)) {
             if peer.incarnation() > Some(message.incarnation) {
                 // The message is late, or its sender's clock went back: then it learns so that it needs a greater one.
-                self.ready.insert(from);
+                self.peers.set_ready(from);
             }
             return;
         }
@@ -464,29 +450,32 @@ impl Coordinator {
         let agrees = self.agrees(from);
         let is_known_to_it = self.is_known(level, message);
         let max_service_rate = self.max_service_rate();
-        let mut changes = Vec::new();
-        let Some(peer) = self.peers.get_mut(&from) else { return };
+        let Some(peer) = self.peers.get_mut(from) else { return };
         peer.allowance.open(now);
         let mut limits =
             Limits { max_flows: self.settings.max_flows, allowance: &mut peer.allowance, rate: max_service_rate };
-        let fit = if agrees { peer.view.apply(message, &mut limits, &mut changes) } else { Fit::Known };
-        if fit == Fit::Gap || (message.more && message.is_data()) || !is_known_to_it {
-            self.ready.insert(from);
-        } else if message.is_data() && agrees {
+        let fit = if agrees { peer.view.apply(message, &mut limits, &mut self.changes) } else { Fit::Known };
+        let must_answer = fit == Fit::Gap || (message.more && message.is_data()) || !is_known_to_it;
+        if !must_answer && message.is_data() && agrees {
             peer.link.owe_ack(now, &self.settings);
         }
         let is_news = is_known_to_it && peer.link.on_acked(now, message.ack, &self.settings);
+        if must_answer {
+            self.peers.set_ready(from);
+        }
         self.hear(now, from);
         if is_news {
             self.forget(now, level);
         }
-        changes.into_iter().for_each(|change| self.on_change(now, level, from, change));
+        let mut changes = std::mem::take(&mut self.changes);
+        changes.drain(..).for_each(|change| self.on_change(now, level, from, change));
+        self.changes = changes;
     }
 
     /// A server that only answers, because it has another list now, is in none of this one's groups any more.
     fn note_list(&mut self, from: ServerId, message: &Message) {
         let has_other_list = message.standing.members != self.groups.hash();
-        if let Some(peer) = self.peers.get_mut(&from).filter(|peer| peer.incarnation() <= Some(message.incarnation))
+        if let Some(peer) = self.peers.get_mut(from).filter(|peer| peer.incarnation() <= Some(message.incarnation))
             && has_other_list
         {
             peer.standing = Some(message.standing);
@@ -540,7 +529,7 @@ impl Coordinator {
     /// is what a lost peer gave until it came back.
     fn meet(&mut self, now: Time, level: usize, from: ServerId, message: &Message) {
         let is_known = self.is_known(level, message);
-        let Some(peer) = self.peers.get_mut(&from) else { return };
+        let Some(peer) = self.peers.get_mut(from) else { return };
         let stream = (message.incarnation, message.standing.stream);
         if peer.stream >= Some(stream) {
             if peer.was_cut_off(message, &self.settings) {
@@ -571,7 +560,7 @@ impl Coordinator {
     /// A peer sent a message: it gets the changes that it lacks, unless they are already in transit.
     fn hear(&mut self, now: Time, from: ServerId) {
         let agrees = self.agrees(from);
-        let Some(peer) = self.peers.get_mut(&from) else { return };
+        let Some(peer) = self.peers.get_mut(from) else { return };
         let totals = &self.levels[peer.level].totals;
         let resume_from = totals.resume_from(peer.link.acked);
         let lacks = agrees && resume_from < totals.end().version;
@@ -583,19 +572,19 @@ impl Coordinator {
             peer.link.on_complete();
         } else if peer.link.answers_at_once(resume_from) {
             peer.link.owes_changes = true;
-            self.ready.insert(from);
+            self.peers.set_ready(from);
         }
-        self.set_timer(from);
+        self.peers.set_timer(from);
     }
 
     fn on_timer(&mut self, now: Time, id: ServerId) {
-        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let Some(peer) = self.peers.get_mut(id) else { return };
         let (must_send, is_lost) = peer.link.on_timeout(now);
         if must_send {
-            self.ready.insert(id);
             self.keeps_alive |= peer.level == 0 && peer.link.state == PeerState::Live;
+            self.peers.set_ready(id);
         }
-        self.set_timer(id);
+        self.peers.set_timer(id);
         if is_lost {
             self.events.push(now, Event::PeerLost { peer: id });
             self.on_lost(now, id);
@@ -619,7 +608,7 @@ impl Coordinator {
                 match meaning {
                     Meaning::Service => {
                         self.pass_on(now, (key, counted), source, bytes);
-                        return self.owe((key, counted), bytes);
+                        return self.owed.add((key, counted), bytes);
                     }
                     Meaning::Baseline => Event::Baseline { peer, key, counted, bytes },
                     Meaning::Implausible => Event::StepRefused { peer, key, counted, bytes },
@@ -629,21 +618,13 @@ impl Coordinator {
         self.events.push(now, event);
     }
 
-    fn owe(&mut self, account: Account, bytes: i64) {
-        let owed = self.owed.entry(account).or_default();
-        *owed = owed.saturating_add(bytes);
-        if *owed == 0 {
-            self.owed.remove(&account);
-        }
-    }
-
     /// Forgets flows that left long ago, once all live peers of the level know that they did.
     fn forget(&mut self, now: Time, number: usize) {
         let after = self.settings.forget_after;
         let level = &self.levels[number];
         if level.totals.oldest_departure().is_some_and(|left| left + after <= now) {
             let exchange = level.slots.iter().map(|slot| slot.candidate).filter(|id| self.agrees(*id));
-            let live = exchange.filter_map(|id| self.peers.get(&id)).filter(|peer| peer.link.state == PeerState::Live);
+            let live = exchange.filter_map(|id| self.peers.get(id)).filter(|peer| peer.link.state == PeerState::Live);
             let acked = live.map(|peer| level.totals.resume_from(peer.link.acked)).min().unwrap_or(u64::MAX);
             self.levels[number].totals.forget(now, after, acked);
         }

@@ -60,8 +60,6 @@ pub(crate) struct Peer {
     /// What it can have given.
     pub(crate) allowance: Allowance,
     pub(crate) link: Link,
-    /// When its next timer is due, as entered in the coordinator's set of timers.
-    pub(crate) wake: Option<Time>,
 }
 
 /// How far the totals of a former peer were heard. If it comes back, late messages may repeat them.
@@ -101,7 +99,6 @@ impl Peer {
             view: View::default(),
             allowance: Allowance::new(now),
             link: Link::new(),
-            wake: None,
         }
     }
 

@@ -141,6 +141,11 @@ impl Link {
         (retry || ack || keep_alive, lost)
     }
 
+    #[cfg(test)]
+    pub(crate) fn set_wake(&mut self, at: Option<Time>) {
+        self.retry_at = at;
+    }
+
     fn back_off(&self, settings: &CoordinationSettings) -> Duration {
         settings.refresh.saturating_mul(1 << self.retries)
     }

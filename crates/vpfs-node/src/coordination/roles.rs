@@ -74,7 +74,7 @@ impl Coordinator {
 
     /// A peer is silent: the next server of its side may have taken its place.
     pub(super) fn on_lost(&mut self, now: Time, id: ServerId) {
-        let Some(number) = self.peers.get(&id).map(|peer| peer.level) else { return };
+        let Some(number) = self.peers.get(id).map(|peer| peer.level) else { return };
         if let Some(place) = self.levels[number].slots.iter().position(|slot| slot.candidate == id) {
             self.try_next(now, number, place);
         }
@@ -111,7 +111,7 @@ impl Coordinator {
         while self.levels.len() > first {
             let slots = self.levels.pop().map(|level| level.slots).unwrap_or_default();
             for slot in slots {
-                let incarnation = self.peers.get(&slot.candidate).and_then(Peer::incarnation);
+                let incarnation = self.peers.get(slot.candidate).and_then(Peer::incarnation);
                 self.remove(now, slot.candidate);
                 self.answer(slot.candidate, incarnation);
             }
@@ -134,7 +134,7 @@ impl Coordinator {
     fn representative(&self, now: Time, number: usize) -> ServerId {
         let level = &self.levels[number];
         let is_presumed = |slot: &Slot| {
-            let is_unknown = self.peers.get(&slot.candidate).is_some_and(|peer| peer.link.state == PeerState::Unknown);
+            let is_unknown = self.peers.get(slot.candidate).is_some_and(|peer| peer.link.state == PeerState::Unknown);
             is_unknown && now < level.presumes_until && slot.candidate == self.groups.first(&slot.side)
         };
         let live = level.slots.iter().filter(|slot| self.is_member(slot.candidate) || is_presumed(slot));
@@ -142,7 +142,7 @@ impl Coordinator {
     }
 
     fn is_member(&self, id: ServerId) -> bool {
-        self.peers.get(&id).is_some_and(|peer| peer.is_member(id, self.groups.hash()))
+        self.peers.get(id).is_some_and(|peer| peer.is_member(id, self.groups.hash()))
     }
 
     /// The totals of a level start from zero: what peers have not heard yet is lost, but nothing is heard twice.
@@ -157,10 +157,10 @@ impl Coordinator {
         }
         for slot in &mut level.slots {
             slot.served = None;
-            if let Some(peer) = self.peers.get_mut(&slot.candidate) {
+            if let Some(peer) = self.peers.get_mut(slot.candidate) {
                 peer.link.restart();
                 peer.link.owes_changes = true;
-                self.ready.insert(slot.candidate);
+                self.peers.set_ready(slot.candidate);
             }
         }
     }
@@ -194,7 +194,7 @@ impl Coordinator {
                 level.slots.iter().enumerate().map(move |(place, slot)| (number, place, slot))
             });
         let searching = slots.filter(|(_, _, slot)| {
-            let is_there = self.peers.get(&slot.candidate).is_some_and(|peer| peer.is_there(self.groups.hash()));
+            let is_there = self.peers.get(slot.candidate).is_some_and(|peer| peer.is_there(self.groups.hash()));
             !is_there && self.groups.next(&slot.side, slot.candidate) != slot.candidate
         });
         searching.map(|(number, place, _)| (number, place))
@@ -229,15 +229,11 @@ impl Coordinator {
 
     fn add(&mut self, now: Time, level: usize, id: ServerId) {
         self.peers.insert(id, Peer::new(now, level));
-        self.ready.insert(id);
+        self.peers.set_ready(id);
     }
 
     fn remove(&mut self, now: Time, id: ServerId) {
-        let Some(peer) = self.peers.remove(&id) else { return };
-        self.ready.remove(&id);
-        if let Some(wake) = peer.wake {
-            self.timers.remove(&(wake, id));
-        }
+        let Some(peer) = self.peers.remove(id) else { return };
         self.remember(now, id, &peer);
         peer.view.accounts().for_each(|account| self.release(now, account, Source::Level(peer.level)));
     }

@@ -1,6 +1,7 @@
 //! One server's view of a peer's totals.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 use super::message::{FlowTotal, Message, Position};
@@ -137,22 +138,23 @@ impl View {
     /// Takes an entry of a message; before it, everything up to version `at` was known.
     fn apply_entry(&mut self, at: u64, entry: &FlowTotal, limits: &mut Limits<'_>, changes: &mut Vec<Change>) {
         let account = (entry.key, entry.counted);
-        let known = self.records.get(&account).copied();
-        if known.is_none() {
-            if self.records.len() >= limits.max_flows {
-                changes.push(Change::Refused(account));
-                return;
+        let has_room = self.records.len() < limits.max_flows;
+        let record = match self.records.entry(account) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) if has_room => {
+                changes.push(Change::Arrived(account));
+                place.insert(Record { born: entry.born, total: 0, confirmed: true, is_news: false })
             }
-            changes.push(Change::Arrived(account));
-        }
-        let before = known.filter(|record| record.born == entry.born).map_or(0, |record| record.total);
+            Entry::Vacant(_) => return changes.push(Change::Refused(account)),
+        };
+        let before = if record.born == entry.born { record.total } else { 0 };
+        let is_first = !record.is_news;
+        *record = Record { born: entry.born, total: entry.total, confirmed: true, is_news: true };
         let step = entry.total.saturating_sub(before);
         if step != 0 {
-            let is_first = known.is_none_or(|record| !record.is_news);
             let is_baseline = self.baseline_to.is_some_and(|to| is_first || at < to);
             changes.push(Change::Moved(account, step, Self::meaning(is_baseline, step, limits)));
         }
-        self.records.insert(account, Record { born: entry.born, total: entry.total, confirmed: true, is_news: true });
         if entry.left {
             self.remove(account, changes);
         }
