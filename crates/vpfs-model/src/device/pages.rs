@@ -1,4 +1,4 @@
-//! Pages of a cache: those that are in memory, and those that are not on the device yet.
+//! Pages of a cache that are not on the device yet.
 
 use std::collections::BTreeMap;
 
