@@ -21,7 +21,8 @@ pub enum PeerState {
 
 /// The state of sending to one peer.
 ///
-/// While the peer lacks changes or never sent a message, it is either ready in the table of peers, or `retry_at` is set.
+/// While the peer lacks changes or never sent a message, it is either ready in the table of peers, or `retry_at` is
+/// set.
 #[derive(Debug, Default)]
 pub(crate) struct Link {
     pub(crate) state: PeerState,
