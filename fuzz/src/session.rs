@@ -205,7 +205,12 @@ impl Steps<'_> {
             3 => vec![6, 24, 1, 0, self.u8().into(), 1, 4, 7, 0, 0],
             uid => vec![1, 20, 0, 0, uid, 0, 0, 0, 0],
         };
-        let head = [&[xid, 0, 2, 100_003, version, procedure % 32][..], &user, &[4, file]].concat();
+        let arguments = match procedure {
+            // A COMPOUND with a WRITE, of whose data and what follows it the script has the bytes.
+            224.. => [&[0, 1, 2 + file, 22, 4, file, 38][..], &[0; 7], &[u32::from(self.u8()) * 8]].concat(),
+            _ => vec![4, file],
+        };
+        let head = [&[xid, 0, 2, 100_003, version, procedure % 32][..], &user, &arguments].concat();
         self.record(&head)
     }
 

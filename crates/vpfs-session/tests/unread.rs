@@ -112,10 +112,35 @@ fn a_write_that_is_sent_again_is_read_and_forgotten() {
     assert!(wire.client_buf.is_empty() && wire.take_to_server().is_empty());
 }
 
-/// Behind the data of NFSv4 there may be operations that matter.
+/// A COMPOUND with a WRITE, and so many operations in `behind`.
+fn compound(xid: u32, count: u32, behind: &[u32]) -> Vec<u8> {
+    let call = [xid, 0, 2, 100_003, 4, 1, 1, 20, 0, 0, 5, 0, 0, 0, 0, 0, 1, 2 + count];
+    let write = [22, 4, 9, 38, 0, 0, 0, 0, 0, 0, 0, 100_000];
+    let behind: Vec<u8> = behind.iter().flat_map(|word| word.to_be_bytes()).collect();
+    record(&[call.as_slice(), &write].concat(), &[vec![1; 100_000], behind].concat())
+}
+
 #[test]
-fn only_the_data_of_version_3_stays_unread() {
-    for call in [write_of(4, 1, &[0; 100_000]), record(&[1, 0, 2, 100_003, 3, 2], &[0; 100_000])] {
+fn data_of_a_compound_stays_unread_with_the_attributes_that_are_asked_for() {
+    for call in [compound(1, 0, &[]), compound(1, 1, &[9, 2, 7, 7])] {
+        let mut wire = wire();
+        let op = arrived(&mut wire, &call);
+        wire.dispatch(op);
+        assert_same(&pass(&mut wire, &call[START..]), &call);
+        wire.sent(&getattr(2, 6));
+        assert!(wire.client_buf.is_empty());
+    }
+}
+
+#[test]
+fn what_is_not_just_data_is_read() {
+    let close = [4, 1, 9, 9, 9, 9];
+    for call in [
+        compound(1, 1, &close),
+        write_of(4, 1, &[0; 100_000]),
+        record(&[1, 0, 2, 100_003, 3, 2], &[0; 100_000]),
+        record(&[1, 0, 2, 100_004, 4, 1], &[0; 100_000]),
+    ] {
         let mut wire = wire();
         wire.client(&call[..START]);
         assert_eq!(wire.session.next(Side::Client), Next::Unknown);

@@ -161,6 +161,36 @@ fn what_is_walked_to_its_end_and_what_is_not() {
     assert_eq!(parse(&[sequence, put_handle(b"h"), words(&[99]), read(0, 9)]), (true, true, 0));
 }
 
+/// Clients ask for attributes behind the data of a WRITE, which a reader may leave in its socket.
+#[test]
+fn a_little_behind_data_that_is_not_there_is_not_needed() {
+    let getattr = words(&[9, 2, 7, 7]);
+    let commit = words(&[5, 0, 1, 2]);
+    let [close, set] = [words(&[4, 1, 9, 9, 9, 9]), words(&[34, 9, 9, 9, 9, 0, 0])];
+    let ops = |behind: &[Vec<u8>]| [&[put_handle(b"h"), write(5, &[1; 999])], behind].concat();
+    for (behind, is_little) in [
+        (vec![], true),
+        (vec![getattr.clone()], true),
+        (vec![commit], true),
+        (vec![getattr.clone(), getattr], false),
+        (vec![close], false),
+        (vec![set], false),
+        (vec![read(0, 9)], false),
+        (vec![write(0, &[])], false),
+    ] {
+        let bytes = compound(&ops(&behind));
+        let (start, whole) = (Compound::parse(&bytes[..100]).unwrap(), Compound::parse(&bytes).unwrap());
+        let unread = bytes.len() - 100;
+        assert_eq!((start.is_known(unread), whole.is_known(0), whole.missing), (is_little, true, 0), "{behind:?}");
+        if is_little {
+            assert_eq!(Compound { missing: 0, is_cut: false, ..start }, whole, "{behind:?}");
+        }
+    }
+    let bytes = compound(&ops(&[words(&[10])]));
+    let start = Compound::parse(&bytes[..100]).unwrap();
+    assert!(!start.is_known(start.missing - 1), "not even the data will be there");
+}
+
 #[test]
 fn ten_thousand_operations() {
     let ops = vec![read(0, 1000); 10_000];

@@ -34,11 +34,11 @@ const LONGEST_READ: u64 = MAX_RECORD as u64;
 const COMMIT: u32 = 21;
 const SETATTR: u32 = 2;
 
-/// Classifies a call of `user`.
+/// Classifies a call of `user`, of which `unread` bytes of data, or little more, were not read.
 ///
 /// Exempt, one at a time, are what every client does before anything else: calls of other programs (MOUNT, portmapper),
 /// procedure 0, handshakes of RPCSEC_GSS, and what keeps clients, sessions and leases of NFSv4 alive.
-pub(super) fn plan(call: &Call<'_>, len: usize, user: Option<&Arc<User>>) -> Plan {
+pub(super) fn plan(call: &Call<'_>, len: usize, unread: usize, user: Option<&Arc<User>>) -> Plan {
     let is_handshake = matches!(&call.credential, Credential::Gss(gss) if !gss.is_data);
     let numbered = numbered(&call.credential);
     if call.program != program::NFS || call.procedure == 0 || is_handshake {
@@ -48,7 +48,7 @@ pub(super) fn plan(call: &Call<'_>, len: usize, user: Option<&Arc<User>>) -> Pla
         (3, Some(arguments)) => {
             Access::parse(call.procedure, arguments).ok().map(|access| v3(call.procedure, access, len, user))
         }
-        (4, Some(arguments)) => Compound::parse(arguments).ok().and_then(|compound| v4(&compound, len, user)),
+        (4, Some(arguments)) => Compound::parse(arguments).ok().and_then(|compound| v4(&compound, len, unread, user)),
         _ => None,
     };
     // The server refuses what cannot be decoded, and encrypted arguments cannot be.
@@ -73,10 +73,10 @@ pub(super) fn opaque_objects(len: usize) -> u32 {
 }
 
 /// `None` if it may have operations that are not known.
-fn v4(compound: &Compound<'_>, len: usize, user: Option<&Arc<User>>) -> Option<Plan> {
+fn v4(compound: &Compound<'_>, len: usize, unread: usize, user: Option<&Arc<User>>) -> Option<Plan> {
     let &Compound { read, reads, listing, objects, file, .. } = compound;
     let written = compound.written.min(len as u64);
-    if compound.is_cut {
+    if !compound.is_known(unread) {
         return None;
     }
     if !compound.is_work {

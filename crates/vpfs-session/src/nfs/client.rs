@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use vpfs_core::Time;
-use vpfs_wire::nfs::{Access, Call, Credential, Message, Record, program};
+use vpfs_wire::nfs::{Access, Call, Compound, Credential, Message, Record, program};
 
 use super::classify::{Plan, metadata, plan};
 use super::detail::{Content, Detail};
@@ -69,7 +69,7 @@ impl Messages {
             return Ok(Found::Settled);
         }
         let user = self.user_of(&call.credential);
-        let mut plan = plan(&call, record.len, user.as_ref());
+        let mut plan = plan(&call, record.len, record.len - bytes.len(), user.as_ref());
         let detail = Detail {
             answer: plan.answer,
             protection: call.credential.protection(),
@@ -98,14 +98,20 @@ impl Messages {
     }
 }
 
-/// Whether the record is a WRITE of NFSv3 as far as it is here, so that the rest is its data. Behind that of NFSv4
-/// there may be other operations.
+/// Whether the record is a WRITE as far as it is here, so that the rest is its data, or little that follows that.
 fn is_write(record: &Record, bytes: &[u8]) -> bool {
     let start = record.message(bytes);
-    let Ok(Message::Call(call)) = Message::parse(&start) else { return false };
-    let is_v3 = (call.program, call.version) == (program::NFS, 3);
-    let access = call.arguments.filter(|_| is_v3).map(|arguments| Access::parse(call.procedure, arguments));
-    matches!(access, Some(Ok(Access::Write { .. })))
+    let Ok(Message::Call(Call { program: program::NFS, version, procedure, arguments: Some(arguments), .. })) =
+        Message::parse(&start)
+    else {
+        return false;
+    };
+    match version {
+        3 => matches!(Access::parse(procedure, arguments), Ok(Access::Write { .. })),
+        4 => Compound::parse(arguments)
+            .is_ok_and(|compound| compound.missing > 0 && compound.is_known(record.len - bytes.len())),
+        _ => false,
+    }
 }
 
 fn content(call: &Call<'_>, record: &Record, plan: &Plan) -> Content {

@@ -72,6 +72,9 @@ const MAX_OPAQUE: usize = 64 << 10;
 const STATEID: usize = 16;
 /// The largest number of operations to walk: a few times what servers execute.
 const MAX_OPERATIONS: u32 = 4096;
+/// What follows the data of a WRITE in so few bytes is not walked: the GETATTR of usual clients. It can be no READ or
+/// WRITE, no SETATTR, CLOSE or lock. It can be a COMMIT, but who wants other data committed waits for that before.
+const SHORT: usize = 16;
 
 /// What a COMPOUND asks for, as far as it was walked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,6 +97,8 @@ pub struct Compound<'a> {
     pub file: Option<&'a [u8]>,
     /// Has an operation on that file that belongs before or after data of it: COMMIT, SETATTR, CLOSE, LOCK and so on.
     pub is_ordered: bool,
+    /// Bytes that the data of its last WRITE lacks, behind which nothing was walked.
+    pub missing: usize,
     /// Has an operation that does more than keep clients, sessions and leases alive.
     pub is_work: bool,
     /// The walk ended before the last operation; others follow, which may be anything.
@@ -111,12 +116,22 @@ impl<'a> Compound<'a> {
         compound.operations = cursor.u32()?;
         compound.is_cut = compound.operations > MAX_OPERATIONS;
         for walked in 1..=compound.operations.min(MAX_OPERATIONS) {
+            let written = compound.written;
             if compound.walk(&mut cursor, &mut current).is_err() {
                 compound.is_cut = walked < compound.operations;
                 break;
             }
+            if compound.written > written && cursor.rest().len() <= SHORT {
+                compound.is_cut = false;
+                break;
+            }
         }
         Ok(compound)
+    }
+
+    /// Whether all that matters was walked, if `unread` bytes of the COMPOUND follow those that were parsed.
+    pub fn is_known(&self, unread: usize) -> bool {
+        !self.is_cut || self.missing > 0 && unread.checked_sub(self.missing).is_some_and(|behind| behind <= SHORT)
     }
 
     /// Walks one operation; `current` is the handle that it works on, if that is in the call.
@@ -143,7 +158,9 @@ impl<'a> Compound<'a> {
                 let len = cursor.u32()?;
                 self.written += u64::from(len);
                 self.data.get_or_insert((*current, offset));
-                cursor.take((len as usize).next_multiple_of(4))?;
+                let len = (len as usize).next_multiple_of(4);
+                self.missing = len.saturating_sub(cursor.rest().len());
+                cursor.take(len)?;
             }
             op::READDIR => {
                 cursor.take(20)?;
