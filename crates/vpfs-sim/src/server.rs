@@ -57,7 +57,7 @@ struct Service {
     dispatched: Time,
     /// When the last byte that was sent has arrived: of a write at the server, of a read at the client.
     data_here: Time,
-    /// Bytes of a write that were sent.
+    /// Bytes of a write that were sent, or of a read that were called for: one piece more than `begun`, or none.
     received: u64,
     /// How its data is passed to the device, if not all at once.
     pieces: Option<Pieces>,
@@ -115,9 +115,10 @@ impl Flow {
         if self.is_buffered(service) { FLOW_BUFFER } else { service.bytes }
     }
 
-    /// Whether a buffer is free for the next piece, `taken` bytes of the request having had one.
-    fn has_room(self, service: &Service, taken: u64) -> bool {
-        self.is_buffered(service) && taken < service.bytes && taken - service.served < u64::from(self.0) * FLOW_BUFFER
+    /// Whether there is a next piece, and a buffer free for it.
+    fn has_room(self, service: &Service) -> bool {
+        let Service { bytes, received, served, .. } = *service;
+        self.is_buffered(service) && received < bytes && received - served < u64::from(self.0) * FLOW_BUFFER
     }
 }
 
@@ -296,6 +297,7 @@ impl Server {
             entry.stored_since = now;
         }
         entry.begun += len;
+        entry.received = entry.received.max(entry.begun);
         if let Some(pieces) = entry.pieces.filter(|_| entry.begun < entry.bytes) {
             let next_at = pieces.next_at(entry.began, entry.begun, entry.bytes);
             shared.calendar.push(next_at, Event::Submit { server: self.number, service });
@@ -310,15 +312,16 @@ impl Server {
 
     /// Moves the next piece of a request, if a buffer is free and none is underway.
     fn go_on(&mut self, now: Time, service: u32, shared: &mut Shared<'_>) {
-        let entry = &self.services[service as usize];
+        let (flow, entry) = (self.flow, &mut self.services[service as usize]);
+        if entry.received > entry.begun || !flow.has_room(entry) {
+            return;
+        }
         match entry.kind {
-            IoKind::Write if entry.received == entry.begun && self.flow.has_room(entry, entry.received) => {
-                self.receive(now, service, shared);
-            }
-            IoKind::Read if self.flow.has_room(entry, entry.begun) => {
+            IoKind::Write => self.receive(now, service, shared),
+            IoKind::Read => {
+                entry.received += flow.piece(entry).min(entry.bytes - entry.received);
                 shared.calendar.push(now, Event::Submit { server: self.number, service });
             }
-            _ => {}
         }
     }
 

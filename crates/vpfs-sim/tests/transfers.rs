@@ -12,7 +12,11 @@ use vpfs_model::plan::{Call, Extent, Interactive, Ior, Noncontig, Phase, Plan, S
 use vpfs_sim::{App, PolicySpec, Scenario, ServerGroup, Simulation, Transfer, Workload};
 
 fn transfers(apps: Vec<App>) -> Vec<Transfer> {
-    let servers = vec![ServerGroup::new(3, DeviceProfile::hdd())];
+    transfers_on(ServerGroup::new(3, DeviceProfile::hdd()), apps)
+}
+
+fn transfers_on(servers: ServerGroup, apps: Vec<App>) -> Vec<Transfer> {
+    let servers = vec![servers];
     let simulation = Simulation::new(&Scenario { servers, apps, ..Scenario::default() }, &PolicySpec::fifo()).unwrap();
     let mut all: Vec<Transfer> = Vec::new();
     simulation.run_traced(|_| ControlFlow::Continue(()), |transfer| all.push(transfer)).unwrap();
@@ -69,4 +73,14 @@ fn preparation_is_not_told() {
     };
     let all = transfers(vec![App::new("a", plan)]);
     assert!(all.len() > 10 && all.iter().all(|transfer| !transfer.is_write && transfer.extent.bytes == 4096));
+}
+
+/// Once, a read asked for its next piece both when one was submitted and when one was done. On storage that answers at
+/// once, pieces were asked for twice, the last one of them after the read was done: the simulator panicked.
+#[test]
+fn reads_in_pieces_end_once_where_storage_takes_no_time() {
+    let memory = ServerGroup { flow_buffers: 8, ..ServerGroup::new(3, DeviceProfile::None) };
+    let ior = Ior { transfer_bytes: 8 << 20, block_bytes: 16 << 20, read: true, time_limit: None, ..common::ior(4) };
+    let all = transfers_on(memory, vec![App::new("a", ior)]);
+    assert_eq!(all.iter().filter(|transfer| !transfer.is_write).count(), 8);
 }
