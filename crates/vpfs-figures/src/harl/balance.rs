@@ -26,6 +26,10 @@ pub(super) fn run() -> Result<Section, SimError> {
         .check(
             Check::of("Fig. 1a", "I/O time of disk servers")
                 .within(350.0, mean(disks) / mean(flash) * 100.0, 25.0)
-                .unit("%"),
+                .unit("%")
+                .because(
+                    "HARL's gains tell 4.2 to 4.5 ms for 64 KiB from a disk, as here (decision 0037); with 350 % its \
+                     flash and link took 1.4 ms, ours take 1",
+                ),
         ))
 }

@@ -17,8 +17,8 @@ pub(super) fn run() -> Result<Section, SimError> {
         "App1 stays within its rate and is promised 100 ms; App2's demand grows to more than twice its rate, and it \
          is promised 300 ms. With FIFO both wait in one queue, which overload fills, and the class with the short \
          deadline suffers. With the two-level scheduler the class that keeps its rate meets its deadline, and \
-         requests beyond a class's rate wait. The slides limit how many requests are outstanding; by default vpfs limits \
-         the storage's time that the others take instead (paced).",
+         requests beyond a class's rate wait. The slides limit how many requests are outstanding; by default vpfs \
+         limits the storage's time that the others take instead (paced).",
     );
     let section = runs.all().into_iter().fold(section, |section, results| {
         section.figure(chart(results), format!("{}: 95th percentile of the calls in each two seconds.", results.policy))
@@ -67,7 +67,10 @@ fn rows(seeds: &[Runs]) -> [Check; 2] {
     let measured = |of: fn(&Runs) -> f64| Measured::of(seeds.iter().map(of));
     let missed = |runs: &Runs| missed_percent(&runs.two_level, 1) / missed_percent(&runs.two_level, 0);
     [
-        Check::of("latency", "part of missed deadlines, App2's of App1's").within(10.0, measured(missed), 25.0),
+        Check::of("latency", "part of missed deadlines, App2's of App1's").within(10.0, measured(missed), 25.0).because(
+            "with the slides' percentile, rounding and largest limit to the letter it is 0.19, and App1 misses 32 % \
+             of its deadlines: 100 requests take this disk longer than 100 ms (decision 0037)",
+        ),
         Check::of("issue rates", "capacity of the storage while both are on")
             .within(50.0, measured(|runs| capacity(&runs.fifo)), 25.0)
             .unit("MB/s")
