@@ -44,7 +44,7 @@ impl Isolation {
         if !is_credible(learned) {
             return;
         }
-        self.times.remember(&learned.costs);
+        self.times.remember(&learned.costs, learned.bulk);
         self.times.remember_mix(learned.mix_ppm, learned.mix_windows);
         self.last_bulk = learned.bulk;
         let longest_ns = u64::try_from(Calibration::LONGEST_LARGE.as_nanos()).unwrap_or(u64::MAX);

@@ -237,15 +237,18 @@ impl DeviceTimes {
     }
 
     /// Continues from what was known before a restart, but for classes whose cost is set. The storage may be another
-    /// one now: such a cost is a guess again after surprises, and is not proven until one more window confirms it.
-    pub(super) fn remember(&mut self, learned: &[LearnedCost]) {
+    /// one now: such a cost is a guess again after surprises, and is not proven until one more window confirms it. A
+    /// cost of a class that is not the latest of bulk (`bulk`) is a guess, as no window may ever reveal it.
+    pub(super) fn remember(&mut self, learned: &[LearnedCost], bulk: Option<(OpKind, Bytes)>) {
+        let bulk = bulk.map(|(op, size)| Class::of(op, size));
         for &LearnedCost { op, size, cost_ns, windows, clean, alone_ns } in learned {
             let class = Class::of(op, size);
             self.alone_ns[class.0] = alone_ns;
             if cost_ns > 0 && !self.factors[class.0].is_set {
                 self.set(DeviceTime { op, size, time: Duration::from_nanos(cost_ns) });
+                let most = if bulk == Some(class) { Factor::ENOUGH } else { Factor::ENOUGH - 1 };
                 let factor = &mut self.factors[class.0];
-                (factor.windows, factor.clean) = (windows.min(Factor::ENOUGH), clean.min(Factor::ENOUGH - 1));
+                (factor.windows, factor.clean) = (windows.min(most), clean.min(Factor::ENOUGH - 1));
             }
         }
     }
