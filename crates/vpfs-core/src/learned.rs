@@ -59,9 +59,9 @@ impl LearnedCosts {
 pub struct LearnedCost {
     /// The operation.
     pub op: OpKind,
-    /// The size of a usual request of the class.
+    /// The size of a usual request of the class; for metadata, its number of objects.
     pub size: Bytes,
-    /// The device time of such a request; 0 if unknown.
+    /// The device time of such a request, for metadata that of each object; 0 if unknown.
     pub cost_ns: u64,
     /// The windows that revealed it, ...
     pub windows: u32,

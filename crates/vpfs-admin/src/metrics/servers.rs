@@ -59,7 +59,8 @@ static BY_SERVER: [Measured<ServerStatus, Option<f64>>; 7] = [
 static COST: Family = Family::gauge(
     "server_request_cost",
     Some(Unit::Seconds),
-    "Learned device time of a request of the class with this usual size in bytes",
+    "Learned device time of a request of the class with this usual size in bytes; of metadata, of one object where a \
+     request has so many",
 );
 static ALONE: Family = Family::gauge(
     "server_request_alone",

@@ -50,7 +50,7 @@ pub(super) struct Bulk {
 impl Bulk {
     /// Whether its cost has changed by half or more.
     fn has_changed(self, times: &DeviceTimes) -> bool {
-        let now_ns = times.cost_ns(self.op, self.size);
+        let now_ns = times.extent_ns(self.op, self.size);
         now_ns.max(self.cost_ns) * 2 > now_ns.min(self.cost_ns) * 3
     }
 }

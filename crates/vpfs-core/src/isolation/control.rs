@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::Isolation;
 use super::calibration::Bulk;
-use super::class::Class;
+use super::class::{Class, extent};
 use super::meter::{Kind, Meter};
 use crate::event::{Event, MissCause};
 use crate::request::Request;
@@ -144,7 +144,7 @@ impl Isolation {
 
     /// The assumed cost of a usual bulk request.
     pub(super) fn last_bulk_ns(&self) -> u64 {
-        self.last_bulk.map_or(0, |(op, size)| self.times.cost_ns(op, size))
+        self.last_bulk.map_or(0, |(op, extent)| self.times.extent_ns(op, extent))
     }
 
     /// Reports why a promised latency cannot be kept. A temporary miss is not reported while the pace can still be
@@ -214,13 +214,16 @@ impl Isolation {
         let oldest = |app: &AppId| Some(self.queue.requests.get(self.queue.oldest(*app)?.id).request);
         // While all send requests of one class, its cost changes no share: to have tried twice is enough.
         let queued = || self.active.iter().filter(is_queued);
-        let mut classes = queued().filter_map(oldest).map(|Request { op, cost, .. }| Class::of(op, cost));
+        let mut classes = queued()
+            .filter_map(oldest)
+            .map(|Request { op, cost, objects, .. }| Class::of(op, extent(op, cost, objects)));
         let first = classes.next();
         let is_enough = classes.all(|class| Some(class) == first)
             && queued().map(|app| self.meters[app.index()].solos).sum::<u32>() > 1;
         let unknown = |app: &AppId| {
             let Request { op, cost, objects, .. } = oldest(app).filter(|_| !is_enough)?;
-            let due = now >= self.meters[app.index()].alone_again && !self.times.is_proven(op, cost);
+            let due =
+                now >= self.meters[app.index()].alone_again && !self.times.is_proven(op, extent(op, cost, objects));
             due.then(|| (*app, self.times.request_ns(op, cost, objects)))
         };
         let next = self.active.iter().filter(is_queued).find_map(unknown);

@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use super::bound::Bound;
 use super::calibration::Calibration;
+use super::class::extent;
 use super::learning::Load;
 use super::meter::Kind;
 use super::{Entry, InFlight, Isolation, Protection};
@@ -172,8 +173,8 @@ impl Isolation {
             }
         }
         self.pace.set_standby(now, protection == Protection::Standby);
-        let Request { op, cost, .. } = self.queue.requests.get(head.id).request;
-        if !self.is_limited(protection, op, cost) {
+        let request = self.queue.requests.get(head.id).request;
+        if !self.is_limited(protection, &request) {
             return Ok(());
         }
         if protection == Protection::Active && self.pace.on_protecting(now) {
@@ -196,11 +197,12 @@ impl Isolation {
     }
 
     /// Whether bulk like this goes at a limited rate.
-    pub(super) fn is_limited(&self, protection: Protection, op: OpKind, size: Bytes) -> bool {
+    pub(super) fn is_limited(&self, protection: Protection, request: &Request) -> bool {
+        let Request { op, cost, objects, .. } = *request;
         match protection {
             Protection::None => false,
             // A guess may be far too high.
-            Protection::Standby => self.times.is_known(op, size),
+            Protection::Standby => self.times.is_known(op, extent(op, cost, objects)),
             Protection::Active => true,
         }
     }

@@ -1,8 +1,9 @@
 //! The requests that the storage has.
 
+use super::class::extent;
 use super::meter::Kind;
 use super::{Entry, Isolation, Outstanding, Protection, State};
-use crate::request::{OpKind, Pieces, Request};
+use crate::request::{Pieces, Request};
 use crate::units::{AppId, Bytes, RequestId, Time};
 
 /// The outstanding requests: device times and counts.
@@ -22,8 +23,8 @@ impl Isolation {
     /// Counts a request that left the queue as outstanding; returns when it was enqueued.
     pub(super) fn occupy(&mut self, now: Time, id: RequestId, pieces: Option<Pieces>) -> Time {
         let alone = self.in_flight.requests == 0;
-        let Entry { request: Request { app, op, cost, .. }, enqueued_at, service: Bytes(cost_ns), .. } =
-            *self.queue.requests.get(id);
+        let Entry { request, enqueued_at, service: Bytes(cost_ns), .. } = *self.queue.requests.get(id);
+        let Request { app, op, cost, objects, .. } = request;
         let protection = self.protection(now, app);
         let at_floor = protection == Protection::Active && self.pace.is_at_floor();
         self.in_flight.ns += cost_ns;
@@ -39,9 +40,9 @@ impl Isolation {
             let of_flow = &mut self.meters[app.index()].bulk_outstanding;
             *of_flow += 1;
             self.in_flight.bulk_flows += usize::from(*of_flow == 1);
-            self.pace.on_issue(now, cost_ns, self.is_limited(protection, op, cost));
-            if self.pace.is_usual(cost_ns) && op != OpKind::Metadata {
-                self.last_bulk = Some((op, cost));
+            self.pace.on_issue(now, cost_ns, self.is_limited(protection, &request));
+            if self.pace.is_usual(cost_ns) {
+                self.last_bulk = Some((op, extent(op, cost, objects)));
             }
         }
         self.meters[app.index()].on_dispatch(now);

@@ -9,7 +9,6 @@ use super::meter::Kind;
 use super::meter::Meter;
 use super::{Isolation, meter};
 use crate::learned::{LearnedCost, LearnedCosts};
-use crate::request::OpKind;
 use crate::units::{AppId, Time};
 
 /// Storage that serves a hundred requests at once takes this time for each, relative to its device time.
@@ -71,12 +70,11 @@ impl Isolation {
 /// A cost that is far too high would keep its flow waiting until the others have had as much time, so it must be one
 /// that a calibration can have confirmed.
 fn is_credible(learned: &LearnedCosts) -> bool {
-    let LearnedCosts { costs, bulk, took_milli, bulk_flows, .. } = learned;
+    let LearnedCosts { costs, took_milli, bulk_flows, .. } = learned;
     let longest_ns = Calibration::LONGEST_LARGE.as_nanos();
     let is_short = |cost: &LearnedCost| u128::from(cost.cost_ns.max(cost.alone_ns)) <= longest_ns;
     costs.len().max(bulk_flows.len()) <= LearnedCosts::MAX
         && costs.iter().all(is_short)
-        && bulk.is_none_or(|(op, _)| op != OpKind::Metadata)
         && took_milli.is_none_or(|(least, usual)| least <= usual && usual <= TOOK_MILLI_MAX)
         && (1_000_000 / MIX_TIMES..=1_000_000 * MIX_TIMES).contains(&learned.mix_ppm)
 }

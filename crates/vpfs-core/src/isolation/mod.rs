@@ -50,6 +50,7 @@ use core::time::Duration;
 
 use bound::Bound;
 use calibration::{Calibration, Outcome};
+use class::extent;
 use congestion::Congestion;
 use device_time::{DeviceTimes, Done};
 use dispatching::{Hold, Turn};
@@ -536,7 +537,8 @@ impl Scheduler for Isolation {
             self.quickest.add(now, now.nanos_since(enqueued_at));
         }
         // Uses the costs known now, as the charged cost may already be known to be wrong.
-        let done = self.times.done(op, cost, was.kind == Kind::Bulk, self.congestion.is_serial()).of(objects);
+        let is_bulk = was.kind == Kind::Bulk;
+        let done = self.times.done(op, extent(op, cost, objects), is_bulk, self.congestion.is_serial()).of(objects);
         self.learn_from(now, &was, cost_ns, done);
         if let Some(window) = self.bound.on_complete(now, done, &self.times) {
             self.events.push(now, Event::WindowChanged { window });

@@ -17,7 +17,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::class::{CLASSES, Class, SIZES};
+use super::class::{CLASSES, Class, SIZES, extent};
 use crate::learned::LearnedCost;
 use crate::request::OpKind;
 use crate::settings::DeviceTime;
@@ -126,7 +126,7 @@ fn of_all(one_ns: u64, objects: Objects) -> u64 {
 }
 
 /// The device time completed in a window, by class.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Completed {
     /// Of bulk flows.
     bulk: [u64; CLASSES],
@@ -134,6 +134,12 @@ pub(super) struct Completed {
     others: [u64; CLASSES],
     /// The time for which the others may have occupied the storage alone.
     others_served_ns: u64,
+}
+
+impl Default for Completed {
+    fn default() -> Self {
+        Self { bulk: [0; CLASSES], others: [0; CLASSES], others_served_ns: 0 }
+    }
 }
 
 impl Completed {
@@ -198,7 +204,13 @@ impl DeviceTimes {
 
     /// [`Self::cost_ns`] of a request on so many objects.
     pub(super) fn request_ns(&self, op: OpKind, size: Bytes, objects: Objects) -> u64 {
-        of_all(self.cost_ns(op, size), objects)
+        of_all(self.cost_ns(op, extent(op, size, objects)), objects)
+    }
+
+    /// [`Self::cost_ns`] of all objects of a request of this extent.
+    pub(super) fn extent_ns(&self, op: OpKind, extent: Bytes) -> u64 {
+        let objects = if op == OpKind::Metadata { Objects::new(extent.0) } else { Objects::ONE };
+        of_all(self.cost_ns(op, extent), objects)
     }
 
     /// The device time of a request on one object in nanoseconds, at least one. O(size classes).

@@ -106,9 +106,9 @@ fn another_storage_is_learned_as_soon_as_without_memory() {
 
 /// All costs that pass for learned ones, however wrong.
 ///
-/// Symptom: with 15 to 55 ms for everything, where 22 and 5 are right, the small application got 0.2 to 0.6 of its share
-/// for as long as the process ran. Cause: no window reveals the cost of requests that are never bulk, but what was
-/// remembered of it passed for known, and only guesses are lowered if they are more than there was time for.
+/// Symptom: with 15 to 55 ms for everything, where 22 and 5 are right, the small application got 0.2 to 0.6 of its
+/// share for as long as the process ran. Cause: no window reveals the cost of requests that are never bulk, but what
+/// was remembered of it passed for known, and only guesses are lowered if they are more than there was time for.
 #[test]
 fn wrong_costs_are_forgotten() {
     for cost_us in [0, 10, 100, 1000, 10_000, 15_000, 30_000, 50_000, 100_000, 200_000, 1_000_000] {
@@ -156,7 +156,6 @@ fn what_cannot_have_been_learned_is_ignored() {
         spoiled(|learned| learned.costs = learned.costs[..1].repeat(65)),
         spoiled(|learned| learned.mix_ppm = 0),
         spoiled(|learned| learned.mix_ppm = u64::MAX),
-        spoiled(|learned| learned.bulk = Some((OpKind::Metadata, Bytes::ZERO))),
         spoiled(|learned| learned.took_milli = Some((2, 1))),
         spoiled(|learned| learned.took_milli = Some((0, 100_001))),
         spoiled(|learned| learned.bulk_flows = (0..65).map(AppId).collect()),
