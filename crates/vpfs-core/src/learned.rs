@@ -34,7 +34,7 @@ pub struct LearnedCosts {
     pub mix_ppm: u64,
     /// See `mix_ppm`.
     pub mix_windows: u32,
-    /// The usual request of bulk.
+    /// The usual request of bulk; for metadata, with its number of objects instead of the size.
     pub bulk: Option<(OpKind, Bytes)>,
     /// When the storage last confirmed the costs.
     pub confirmed: Option<Time>,

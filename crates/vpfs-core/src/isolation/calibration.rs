@@ -43,14 +43,14 @@ pub(super) enum Outcome {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bulk {
     pub(super) op: OpKind,
-    pub(super) size: Bytes,
+    pub(super) extent: Bytes,
     pub(super) cost_ns: u64,
 }
 
 impl Bulk {
     /// Whether its cost has changed by half or more.
     fn has_changed(self, times: &DeviceTimes) -> bool {
-        let now_ns = times.extent_ns(self.op, self.size);
+        let now_ns = times.extent_ns(self.op, self.extent);
         now_ns.max(self.cost_ns) * 2 > now_ns.min(self.cost_ns) * 3
     }
 }

@@ -133,9 +133,9 @@ impl Isolation {
     /// Lets bulk run without limit for a moment if its cost is unknown or doubtful.
     fn consider_calibration(&mut self, now: Time) {
         let cost_ns = self.last_bulk_ns();
-        let unknown = self.last_bulk.is_some_and(|(op, size)| !self.times.is_known(op, size));
+        let unknown = self.last_bulk.is_some_and(|(op, extent)| !self.times.is_known(op, extent));
         let late = self.overdue >= 4 * OVERDUE_WINDOWS;
-        let bulk = self.last_bulk.map(|(op, size)| Bulk { op, size, cost_ns });
+        let bulk = self.last_bulk.map(|(op, extent)| Bulk { op, extent, cost_ns });
         // Costs learned before the storage was known to be serial include time of other flows.
         let otherwise = self.congestion.is_serial() && !self.was_serial;
         let needed = unknown || late || otherwise || self.drift.has_drifted();

@@ -198,7 +198,7 @@ pub struct Isolation {
     /// What held a request back at the last poll.
     held: Option<Hold>,
     reasons: Reasons,
-    /// The latest bulk data request of usual cost that was dispatched.
+    /// The latest bulk request of usual cost that was dispatched, with its extent.
     last_bulk: Option<(OpKind, Bytes)>,
     /// More than one flow was bulk in the last window of control.
     contended: bool,
