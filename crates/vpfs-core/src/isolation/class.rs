@@ -10,7 +10,7 @@ const SMALLEST_LOG2: u32 = 12;
 pub(super) const CLASSES: usize = 3 * SIZES;
 
 /// What the class of a request goes by, its *extent*: the size of data, and the number of objects of metadata. To list
-/// many names takes a server a hundredth of what it takes to create as many.
+/// many names takes a server a fortieth of what it takes to create as many (Ganesha; docs/decisions/0003-isolation.md).
 pub(super) fn extent(op: OpKind, size: Bytes, objects: Objects) -> Bytes {
     if op == OpKind::Metadata { Bytes(objects.get().into()) } else { size }
 }
