@@ -111,14 +111,17 @@ fn another_storage_is_learned_as_soon_as_without_memory() {
 /// was remembered of it passed for known, and only guesses are lowered if they are more than there was time for.
 #[test]
 fn wrong_costs_are_forgotten() {
-    for cost_us in [0, 10, 100, 1000, 10_000, 15_000, 30_000, 50_000, 100_000, 200_000, 1_000_000] {
+    let some = [0, 100, 50_000].map(|cost_us| (cost_us, 80));
+    // Where a guess is twice too high at most, nothing shows that.
+    let others = [10, 1000, 10_000, 15_000, 30_000, 100_000, 200_000, 1_000_000].map(|cost_us| (cost_us, 70));
+    for (cost_us, percent) in some.into_iter().chain(others) {
         let cost_ns = 1.max(cost_us * 1000);
         for (mix_ppm, windows) in [(62_500, 0), (1_000_000, u32::MAX)] {
             for took_milli in [None, Some((300, 900))] {
                 let mut disk = Disk::new(successor(&wrong(cost_ns, mix_ppm, windows, took_milli)), Bytes::mib(1));
                 disk.run(15);
                 let found = disk.run(10);
-                assert_shares(&alloc::format!("{cost_ns} ns, {windows} windows"), found, &disk, 70);
+                assert_shares(&alloc::format!("{cost_ns} ns, {windows} windows"), found, &disk, percent);
             }
         }
     }
