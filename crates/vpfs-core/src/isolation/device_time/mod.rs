@@ -204,7 +204,7 @@ impl DeviceTimes {
 
     /// [`Self::cost_ns`] of a request on so many objects.
     pub(super) fn request_ns(&self, op: OpKind, size: Bytes, objects: Objects) -> u64 {
-        of_all(self.cost_ns(op, extent(op, size, objects)), objects)
+        self.extent_ns(op, extent(op, size, objects))
     }
 
     /// [`Self::cost_ns`] of all objects of a request of this extent.
