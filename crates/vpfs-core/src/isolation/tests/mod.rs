@@ -14,7 +14,7 @@ use crate::request::{OpKind, Pieces, Request, Rule};
 use crate::scheduler::Scheduler;
 use crate::settings::{CostUnit, DeviceTime};
 use crate::total::Scope;
-use crate::units::{AppId, Bytes, RequestId, Time, Weight};
+use crate::units::{AppId, Bytes, Objects, RequestId, Time, Weight};
 
 const SMALL: AppId = AppId(0);
 const LARGE: AppId = AppId(1);
@@ -38,6 +38,8 @@ struct Disk {
     /// By application, how many were dispatched that this rule had held.
     rules: [BTreeMap<Rule, u32>; 2],
     large: Bytes,
+    /// Large requests are metadata of so many objects, and take the same time for any number.
+    listed: Option<Objects>,
     /// How the data of the latest large request was divided.
     pieces: Option<Pieces>,
     longest_spread: Duration,
@@ -48,6 +50,9 @@ struct Disk {
 impl Disk {
     fn request(&self, id: RequestId) -> Request {
         let (app, size) = if id.0 < self.smalls { (SMALL, Bytes::kib(4)) } else { (LARGE, self.large) };
+        if let (LARGE, Some(objects)) = (app, self.listed) {
+            return Request { objects, ..Request::new(id, app, OpKind::Metadata, size) };
+        }
         Request { piece: Some(Bytes::kib(256)), ..Request::new(id, app, OpKind::Write, size) }
     }
 
@@ -78,6 +83,7 @@ impl Disk {
             served: [0; 2],
             rules: Default::default(),
             large,
+            listed: None,
             pieces: None,
             longest_spread: Duration::ZERO,
             small_is_away: false,
@@ -550,4 +556,18 @@ fn dispatches_say_what_held_them() {
     // Where two of them go one after the other, the second one counts as held by the share.
     assert!(large[&Rule::Minimum] * 2 >= large.values().sum::<u32>(), "{large:?}");
     assert_eq!(small.get(&Rule::Minimum), None, "its own minimum does not hold it");
+}
+
+/// Symptom: behind NFS, users who listed large directories got a thirtieth of what they did alone. Cause: others had
+/// created files, so each name that was listed cost as much as one of these, and nothing showed that it does not.
+#[test]
+fn who_lists_gets_its_share_after_others_created() {
+    let mut disk = Disk::new(Isolation::new(64), Bytes::kib(4));
+    disk.listed = Some(Objects::ONE);
+    disk.run(20);
+    disk.listed = Some(Objects::new(1000));
+    // What the first listings were charged by the guess, seven seconds each, is paid back for so long.
+    disk.run(16);
+    let found = disk.run(10);
+    assert_shares("listings after creations", found, &disk, 80);
 }
