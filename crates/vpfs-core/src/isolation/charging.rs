@@ -1,5 +1,6 @@
 //! Charges that change after a request was queued.
 
+use super::class::Class;
 use super::{Entry, Isolation};
 use crate::dsfq::Change;
 use crate::request::Request;
@@ -14,8 +15,9 @@ impl Isolation {
         if entry.version == self.times.version() {
             return;
         }
-        let Entry { request: Request { app, op, cost, objects, .. }, arrival, charged: from, .. } = *entry;
-        if !self.times.is_known(op, cost) {
+        let Entry { request, arrival, charged: from, .. } = *entry;
+        let Request { app, op, cost, objects, .. } = request;
+        if !self.times.is_known(Class::of_request(&request)) {
             return;
         }
         let service = Bytes(self.times.request_ns(op, cost, objects));
@@ -49,5 +51,30 @@ impl Isolation {
         let to = Bytes(u64::try_from(scaled).unwrap_or(u64::MAX));
         let delta = self.queue.ledger.correct(Change::reporting(id, app, op, [from, to], [Bytes::ZERO; 2]));
         self.queue.correct(app, arrival, delta);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use super::*;
+    use crate::request::OpKind;
+    use crate::scheduler::Scheduler;
+    use crate::settings::DeviceTime;
+    use crate::units::{AppId, Objects};
+
+    #[test]
+    fn what_waited_is_charged_by_what_was_learned_meanwhile() {
+        let (id, size, objects) = (RequestId(0), Bytes::mib(1), Objects::new(1000));
+        for (op, extent) in [(OpKind::Write, size), (OpKind::Metadata, Bytes(1000))] {
+            let mut scheduler = Isolation::new(64);
+            scheduler.enqueue(Time::ZERO, Request { objects, ..Request::new(id, AppId(0), op, size) });
+            let time = Duration::from_millis(20) / if op == OpKind::Metadata { 1000 } else { 1 };
+            scheduler.set_device_times(&[DeviceTime { op, size: extent, time }]);
+            scheduler.poll_dispatch(Time::ZERO);
+            let charged_us = scheduler.queue.requests.get(id).charged.0 / 1000;
+            assert!((19_999..=20_000).contains(&charged_us), "{op:?}: {charged_us} us");
+        }
     }
 }

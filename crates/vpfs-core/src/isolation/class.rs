@@ -1,6 +1,6 @@
 //! Classes of requests that cost about the same for each byte, or for each object.
 
-use crate::request::OpKind;
+use crate::request::{OpKind, Request};
 use crate::units::{Bytes, Objects};
 
 /// Sizes up to 4 KiB, 8 KiB, ... 8 MiB, and one class for all larger sizes; or one object, 2, 4, ... 2048, and more.
@@ -28,6 +28,10 @@ impl Class {
             OpKind::Write => Self(SIZES + of_data),
             OpKind::Metadata => Self(2 * SIZES + (log2 as usize).min(SIZES - 1)),
         }
+    }
+
+    pub(super) fn of_request(&Request { op, cost, objects, .. }: &Request) -> Self {
+        Self::of(op, extent(op, cost, objects))
     }
 
     /// The nominal size of a class of reads or writes: its largest size, or 16 MiB for the last class.

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::Isolation;
 use super::calibration::Bulk;
-use super::class::{Class, extent};
+use super::class::Class;
 use super::meter::{Kind, Meter};
 use crate::event::{Event, MissCause};
 use crate::request::Request;
@@ -120,7 +120,7 @@ impl Isolation {
 
     /// Whether all flows send data in requests of one class, so that the cost of these changes no share.
     fn is_one_class(&self) -> bool {
-        let class = |app: &AppId| self.meters[app.index()].last.map(|(op, size)| Class::of(op, size));
+        let class = |app: &AppId| self.meters[app.index()].last;
         let first = self.active.first().and_then(class);
         first.is_some() && self.active.iter().all(|app| class(app) == first)
     }
@@ -133,7 +133,7 @@ impl Isolation {
     /// Lets bulk run without limit for a moment if its cost is unknown or doubtful.
     fn consider_calibration(&mut self, now: Time) {
         let cost_ns = self.last_bulk_ns();
-        let unknown = self.last_bulk.is_some_and(|(op, extent)| !self.times.is_known(op, extent));
+        let unknown = self.last_bulk.is_some_and(|(op, extent)| !self.times.is_known(Class::of(op, extent)));
         let late = self.overdue >= 4 * OVERDUE_WINDOWS;
         let bulk = self.last_bulk.map(|(op, extent)| Bulk { op, extent, cost_ns });
         // Costs learned before the storage was known to be serial include time of other flows.
@@ -214,16 +214,15 @@ impl Isolation {
         let oldest = |app: &AppId| Some(self.queue.requests.get(self.queue.oldest(*app)?.id).request);
         // While all send requests of one class, its cost changes no share: to have tried twice is enough.
         let queued = || self.active.iter().filter(is_queued);
-        let mut classes = queued()
-            .filter_map(oldest)
-            .map(|Request { op, cost, objects, .. }| Class::of(op, extent(op, cost, objects)));
+        let mut classes = queued().filter_map(oldest).map(|request| Class::of_request(&request));
         let first = classes.next();
         let is_enough = classes.all(|class| Some(class) == first)
             && queued().map(|app| self.meters[app.index()].solos).sum::<u32>() > 1;
         let unknown = |app: &AppId| {
-            let Request { op, cost, objects, .. } = oldest(app).filter(|_| !is_enough)?;
-            let due =
-                now >= self.meters[app.index()].alone_again && !self.times.is_proven(op, extent(op, cost, objects));
+            let request = oldest(app).filter(|_| !is_enough)?;
+            let Request { op, cost, objects, .. } = request;
+            let is_new = !self.times.is_proven(Class::of_request(&request));
+            let due = is_new && now >= self.meters[app.index()].alone_again;
             due.then(|| (*app, self.times.request_ns(op, cost, objects)))
         };
         let next = self.active.iter().filter(is_queued).find_map(unknown);
@@ -307,7 +306,7 @@ impl Isolation {
         }
         // As bulk it gets no more than its share, so only what it would take shows whether it has become modest.
         let still = meter.was_greedy && (is_waiting || meter.backlogged);
-        let unproven = meter.last.is_some_and(|(op, size)| !self.times.is_proven(op, size));
+        let unproven = meter.last.is_some_and(|class| !self.times.is_proven(class));
         let takes_more = crowd.is_more_than_share(used_ns, meter.part, meter.usual_ns) || still;
         meter.was_greedy |= takes_more;
         takes_more || unproven && meter.backlogged && crowd.flows > 1

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::bound::Bound;
 use super::calibration::Calibration;
-use super::class::extent;
+use super::class::Class;
 use super::learning::Load;
 use super::meter::Kind;
 use super::{Entry, InFlight, Isolation, Protection};
@@ -198,11 +198,10 @@ impl Isolation {
 
     /// Whether bulk like this goes at a limited rate.
     pub(super) fn is_limited(&self, protection: Protection, request: &Request) -> bool {
-        let Request { op, cost, objects, .. } = *request;
         match protection {
             Protection::None => false,
             // A guess may be far too high.
-            Protection::Standby => self.times.is_known(op, extent(op, cost, objects)),
+            Protection::Standby => self.times.is_known(Class::of_request(request)),
             Protection::Active => true,
         }
     }

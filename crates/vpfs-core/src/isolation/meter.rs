@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use crate::request::OpKind;
+use super::class::Class;
 use crate::units::{Bytes, Time};
 
 /// The classification of a flow.
@@ -51,8 +51,8 @@ pub(super) struct Meter {
     windows: u64,
     /// Device time of its usual request.
     pub(super) usual_ns: u64,
-    /// Its last request for data.
-    pub(super) last: Option<(OpKind, Bytes)>,
+    /// The class of its last request for data.
+    pub(super) last: Option<Class>,
     /// In the last window it nearly always had requests pending, so it would have taken more.
     pub(super) backlogged: bool,
     window_since: Time,

@@ -50,7 +50,7 @@ use core::time::Duration;
 
 use bound::Bound;
 use calibration::{Calibration, Outcome};
-use class::extent;
+use class::{Class, extent};
 use congestion::Congestion;
 use device_time::{DeviceTimes, Done};
 use dispatching::{Hold, Turn};
@@ -332,7 +332,7 @@ impl Isolation {
         meter.on_arrival(now, service.0);
         meter.queued_cost += cost;
         if op != OpKind::Metadata {
-            meter.last = Some((op, cost));
+            meter.last = Some(Class::of_request(request));
         }
         let newly_active = !core::mem::replace(&mut meter.active, true);
         if newly_active {

@@ -305,14 +305,14 @@ impl DeviceTimes {
         known.unwrap_or(Factor::UNKNOWN)
     }
 
-    /// Whether enough windows of saturation revealed the cost of this request's class alone.
-    pub(super) fn is_known(&self, op: OpKind, size: Bytes) -> bool {
-        self.factors[Class::of(op, size).0].windows >= Factor::ENOUGH
+    /// Whether enough windows of saturation revealed the cost of this class alone.
+    pub(super) fn is_known(&self, class: Class) -> bool {
+        self.factors[class.0].windows >= Factor::ENOUGH
     }
 
     /// The same, but beside interactive requests a window reveals too little: their own costs are not known exactly.
-    pub(super) fn is_proven(&self, op: OpKind, size: Bytes) -> bool {
-        self.factors[Class::of(op, size).0].clean >= Factor::ENOUGH
+    pub(super) fn is_proven(&self, class: Class) -> bool {
+        self.factors[class.0].clean >= Factor::ENOUGH
     }
 
     /// One window that is off by a factor of two may be chance. If the next one is off in the same direction, known

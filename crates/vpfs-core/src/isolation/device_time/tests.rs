@@ -191,7 +191,7 @@ fn interactive_requests_on_serial_storage_delay_bulk_by_the_time_that_they_take_
 fn measured_costs_are_known_from_the_start() {
     let mut times = DeviceTimes::new();
     times.set(DeviceTime { op: OpKind::Write, size: LARGE, time: Duration::from_millis(70) });
-    assert!(times.is_known(OpKind::Write, LARGE) && !times.is_known(OpKind::Read, LARGE));
+    assert!(times.is_known(Class::of(OpKind::Write, LARGE)) && !times.is_known(Class::of(OpKind::Read, LARGE)));
     assert!(percent_off(&times, LARGE, 70_000_000) <= 1, "{}", times.cost_ns(OpKind::Write, LARGE));
     assert!(percent_off(&times, Bytes::mib(4), 262_000_000) <= 2, "extrapolated by the prior");
     for time in [Duration::ZERO, Duration::MAX] {
@@ -211,7 +211,7 @@ fn costs_of_unseen_sizes_are_extrapolated() {
     assert_eq!(cost(OpKind::Write, Bytes::mib(16)), 3375, "twice the prior");
     assert_eq!(cost(OpKind::Read, LARGE), 114, "reads are separate");
     assert_eq!(cost(OpKind::Metadata, LARGE), 10);
-    assert!(times.is_known(OpKind::Write, LARGE) && !times.is_known(OpKind::Write, SMALL));
+    assert!(times.is_known(Class::of(OpKind::Write, LARGE)) && !times.is_known(Class::of(OpKind::Write, SMALL)));
 }
 
 #[test]
