@@ -260,9 +260,11 @@ impl Pace {
         absent
     }
 
-    /// Sets the device time of a usual bulk request.
+    /// Sets the device time of a usual bulk request. No debt is larger than one of these: what was dispatched at
+    /// another cost is not paid back at that.
     pub(super) fn set_usual(&mut self, cost_ns: u64) {
         self.usual_ns = cost_ns;
+        self.credit_ns = self.credit_ns.max(-i64::try_from(cost_ns).unwrap_or(i64::MAX / 4));
     }
 
     /// Starts to measure how low latency can be at the floor, and forgets the rate that was too high.

@@ -566,8 +566,8 @@ fn who_lists_gets_its_share_after_others_created() {
     disk.listed = Some(Objects::ONE);
     disk.run(20);
     disk.listed = Some(Objects::new(1000));
-    // What the first listings were charged by the guess, seven seconds each, is paid back for so long.
-    disk.run(16);
+    // The first ones are guessed to take seven seconds each.
+    disk.run(5);
     let found = disk.run(10);
     assert_shares("listings after creations", found, &disk, 80);
 }
