@@ -41,28 +41,31 @@ pub(crate) enum Event {
 /// A timer's old event is not removed when the timer is reset: its owner remembers what it waits for and ignores
 /// others.
 ///
-/// A radix heap: an event lies in the bucket of the highest bit in which its time differs from that of the last event
-/// taken. When the nearest bucket is due, its events move to nearer ones, in their order. Each moves at most once for
-/// each bit of its delay, to memory that is written in sequence, while a binary heap of the same size looks at places
-/// far apart for each event.
+/// A radix heap: an event lies in the bucket of the highest digit in which its time differs from that of the last event
+/// taken, and of that digit's value. When the nearest bucket is due, its events move to nearer ones, in their order.
+/// Each moves at most once for each digit of its delay, to memory that is written in sequence, while a binary heap of
+/// the same size looks at places far apart for each event.
 #[derive(Debug)]
 pub(crate) struct Calendar {
     /// The time of the last event taken.
     now: u64,
     /// Events at that time.
     due: VecDeque<Event>,
-    buckets: [Vec<(u64, Event)>; 64],
+    /// The nearest first: by digit, the lowest first, and then by its value.
+    buckets: [Vec<(u64, Event)>; 4 * u64::BITS as usize],
     /// A bit for each bucket that is not empty.
-    occupied: u64,
+    occupied: [u64; 4],
 }
 
 impl Default for Calendar {
     fn default() -> Self {
-        Self { now: 0, due: VecDeque::new(), buckets: [const { Vec::new() }; 64], occupied: 0 }
+        Self { now: 0, due: VecDeque::new(), buckets: [const { Vec::new() }; _], occupied: [0; 4] }
     }
 }
 
 impl Calendar {
+    const DIGIT_BITS: u32 = 4;
+
     /// Inserts an event. O(1), no allocation once the buckets have grown.
     pub(crate) fn push(&mut self, at: Time, event: Event) {
         debug_assert!(at.as_nanos() >= self.now, "time does not go back");
@@ -73,18 +76,22 @@ impl Calendar {
         match (at ^ self.now).checked_ilog2() {
             None => self.due.push_back(event),
             Some(bit) => {
-                self.buckets[bit as usize].push((at, event));
-                self.occupied |= 1 << bit;
+                let digit = bit / Self::DIGIT_BITS;
+                let value = at >> (digit * Self::DIGIT_BITS) & ((1 << Self::DIGIT_BITS) - 1);
+                let bucket = (digit << Self::DIGIT_BITS) as usize + value as usize;
+                self.buckets[bucket].push((at, event));
+                self.occupied[bucket / 64] |= 1 << (bucket % 64);
             }
         }
     }
 
-    /// The next event with its time. O(bits of a delay) for each event, over all calls.
+    /// The next event with its time. O(digits of a delay) for each event, over all calls.
     pub(crate) fn pop(&mut self) -> Option<(Time, Event)> {
         if self.due.is_empty() {
-            let nearest = self.occupied.trailing_zeros() as usize;
-            let bucket = self.buckets.get_mut(nearest)?;
-            self.occupied &= self.occupied - 1;
+            let (word, bits) = self.occupied.iter_mut().enumerate().find(|(_, bits)| **bits != 0)?;
+            let nearest = word * 64 + bits.trailing_zeros() as usize;
+            *bits &= *bits - 1;
+            let bucket = &mut self.buckets[nearest];
             if bucket.len() == 1 {
                 let (at, event) = bucket.pop()?;
                 self.now = at;
