@@ -249,8 +249,11 @@ impl Hdd {
 
     /// The oldest command, if it is past its deadline.
     fn expired(&self, now: Time) -> Option<IoId> {
+        let is_late = |pending: &Pending| now.since(pending.since) > self.profile.deadline;
+        // Mostly no access at all is late, and then none of the queue need be looked for.
+        self.pending.oldest().filter(|pending| is_late(pending))?;
         let oldest = self.queue.iter().map(|(_, id)| *id).min();
-        oldest.filter(|id| now.since(self.pending(*id).since) > self.profile.deadline)
+        oldest.filter(|id| is_late(self.pending(*id)))
     }
 
     /// The nearest command in the direction of the sweep; turns when there is none.
