@@ -12,9 +12,9 @@ const DEFAULT: u64 = 64 << 10;
 const FIXED: [u64; 8] = [16 << 10, 32 << 10, DEFAULT, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20];
 /// Random pairs; the paper does not say how many, nor from which range.
 const RANDOM: usize = 100;
-/// Enough for every pair of stripes up to 1 MiB.
-const BUDGET: u64 = 50_000_000;
-/// The same for Algorithm 2, which prices a sample of the requests with all pairs and the best of these with all
+/// As `vpfs layout advise` has it.
+const BUDGET: u64 = 20_000_000;
+/// For Algorithm 2, which prices a sample of the requests with all pairs and the best of these with all
 /// requests.
 const LETTER_BUDGET: u64 = 1_000_000;
 
