@@ -94,8 +94,27 @@ fn checks(points: &[Point]) -> Vec<Check> {
 }
 
 fn checks_of(points: &[Point], medium: Medium) -> [Check; 3] {
-    let (figure, [least, largest]) =
-        if medium == Medium::Hdd { ("Fig. 6a", [8.0, 42.0]) } else { ("Fig. 6b", [11.0, 43.0]) };
+    let (figure, [least, largest], [why_least, why_largest]) = match medium {
+        Medium::Hdd => (
+            "Fig. 6a",
+            [8.0, 42.0],
+            [
+                "with 8 processes three of four rounds are in memory, as the first one read a chunk of 256 KiB, so there is \
+                 hardly anything to order; with each round in a chunk of its own it is 10 % (decision 0037)",
+                "a disk reads 256 KiB at once, so what an application wants of it in a round is one access; if it reads \
+                 what it is asked for, in one window, it is 51 %, where formula (3) has 47 % (decision 0037)",
+            ],
+        ),
+        Medium::Ssd => (
+            "Fig. 6b",
+            [11.0, 43.0],
+            [
+                "it depends on how many requests a server passes to its flash at a time, which is assumed: with one it is \
+                 9 %, with four 8 % (decision 0037)",
+                "",
+            ],
+        ),
+    };
     let name = |what: &str| format!("{}: {what}", medium.name());
     let with = |apps| reductions(points, medium, apps).into_iter();
     let nothing = || Measured::of([]);
@@ -105,8 +124,14 @@ fn checks_of(points: &[Point], medium: Medium) -> [Check; 3] {
     let mean = |apps| with(apps).map(Measured::median).sum::<f64>() / PROCESSES.len() as f64;
     let left = APPS.map(|apps| (format!("{apps} apps"), 100.0 - mean(apps)));
     [
-        Check::of(figure, name("least reduction, with 2 applications")).within(least, of_two, 25.0).unit("%"),
-        Check::of(figure, name("largest reduction, with 16 applications")).within(largest, of_most, 25.0).unit("%"),
+        Check::of(figure, name("least reduction, with 2 applications"))
+            .within(least, of_two, 25.0)
+            .unit("%")
+            .because(why_least),
+        Check::of(figure, name("largest reduction, with 16 applications"))
+            .within(largest, of_most, 25.0)
+            .unit("%")
+            .because(why_largest),
         Check::of(figure, name("completion time left by coordination, more applications")).falling(left, 1.0).unit("%"),
     ]
 }

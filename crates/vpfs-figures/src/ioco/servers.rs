@@ -117,6 +117,13 @@ fn checks(points: &[Point]) -> Vec<Check> {
 fn checks_of(points: &[Point], medium: Medium, figure: &str, paper: f64) -> [Check; 4] {
     let most = medium.most();
     let name = |what: &str| format!("{}: {what}", medium.name());
+    let why = match medium {
+        Medium::Hdd => {
+            "with depth 1 a write waits for the whole way of the one before, so writes take 54 to 62 % longer; reads take 1 to \
+             26 % less, and 39 to 49 % if a disk reads what it is asked for, in one window (decision 0037)"
+        }
+        Medium::Ssd => "",
+    };
     let reduction = |servers| {
         mean(points, medium, servers, |original, coordinated| {
             (1.0 - coordinated.completion / original.completion) * 100.0
@@ -133,7 +140,8 @@ fn checks_of(points: &[Point], medium: Medium, figure: &str, paper: f64) -> [Che
             .because("formula (3) gives 23 % for ten applications on two servers"),
         Check::of(figure, name(&format!("reduction with {most} servers")))
             .within(paper, reduction(most), 25.0)
-            .unit("%"),
+            .unit("%")
+            .because(why),
         Check::of(figure, name("completion time left by coordination, more servers")).falling(left, 1.0).unit("%"),
         Check::of(figure, name("growth of the coordinated completion time from 2 servers on"))
             .at_most((largest / completion(2) - 1.0) * 100.0, 25.0)
