@@ -172,3 +172,24 @@ fn a_deadline_leaves_the_rest_of_a_serial_disk() {
     assert!(late * 20 <= calls().count(), "{late} of {}", calls().count());
     assert!(copied >= 7.0, "{copied} MB/s");
 }
+
+/// Symptom: when an application with a promise began, bulk started at its floor and needed nine seconds until it had
+/// again what the promise leaves. Cause: at the first call it was not yet known that a deadline tells directly how much
+/// that is.
+#[test]
+fn bulk_keeps_what_a_promise_leaves_when_that_begins() {
+    let text = include_str!("../../../scenarios/papers/two-level-beside.toml");
+    let mut scenario = Scenario::parse("two-level-beside.toml", text).unwrap();
+    scenario.trace = true;
+    let policy = scenario.policies.iter().find(|policy| policy.name == "two-level").unwrap();
+    let results = common::run(&scenario, policy);
+    let written = |from: u64, to: u64| {
+        let within = Duration::from_secs(from)..Duration::from_secs(to);
+        results.trace.iter().filter(|call| call.app == 1 && within.contains(&call.finished)).count()
+    };
+    let (first, later) = (written(5, 10), written(20, 25));
+    assert!(first * 4 >= later * 3, "{first} calls in seconds 5 to 10, {later} in 20 to 25");
+    let calls = || results.trace.iter().filter(|call| call.app == 0);
+    let late = calls().filter(|call| call.finished - call.issued > Duration::from_millis(20)).count();
+    assert!(late * 20 <= calls().count(), "{late} late of {}", calls().count());
+}

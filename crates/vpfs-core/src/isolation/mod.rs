@@ -337,6 +337,7 @@ impl Isolation {
         let newly_active = !core::mem::replace(&mut meter.active, true);
         if newly_active {
             self.active.push(app);
+            self.pace.set_measures_best(self.measures_best());
         }
         if self.kind(app) == Kind::Interactive {
             self.interactive_pending += 1;
