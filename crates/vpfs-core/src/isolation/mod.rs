@@ -337,7 +337,10 @@ impl Isolation {
         let newly_active = !core::mem::replace(&mut meter.active, true);
         if newly_active {
             self.active.push(app);
-            self.pace.set_measures_best(self.measures_best());
+            if self.meters[app.index()].deadline().is_some() {
+                // The first bulk beside it must not measure what a deadline tells.
+                self.pace.set_measures_best(self.measures_best());
+            }
         }
         if self.kind(app) == Kind::Interactive {
             self.interactive_pending += 1;
