@@ -31,7 +31,7 @@ pub use question::{Model, Question};
 pub use regions::{CHUNK, Region, divide};
 pub use round::{Part, Round};
 pub use rules::{Adapted, Component, Rules, adapt};
-pub use search::{Choice, Demand, Found, Run, STEP, compare, grid, search};
+pub use search::{BUDGET, Choice, Demand, Found, Run, STEP, compare, grid, search};
 pub use space::{Candidates, NoSpace, fit};
 pub use table::{Piece, RegionStripeTable, Row};
 pub use trace::{Op, REQUEST_MAX, REQUESTS_MAX, Request, TIME_MAX, Trace, TraceError};

@@ -1,7 +1,7 @@
 //! The layouts that [HARL §IV] compares: equal stripes, random ones, and those of HARL.
 
 use vpfs_core::hash::mix;
-use vpfs_harl::{Demand, Model, Question, Run, STEP, advise, compare};
+use vpfs_harl::{BUDGET, Demand, Model, Question, Run, STEP, advise, compare};
 use vpfs_report::Measured;
 use vpfs_sim::{SimError, parallel};
 
@@ -12,8 +12,6 @@ const DEFAULT: u64 = 64 << 10;
 const FIXED: [u64; 8] = [16 << 10, 32 << 10, DEFAULT, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20];
 /// Random pairs; the paper does not say how many, nor from which range.
 const RANDOM: usize = 100;
-/// As `vpfs layout advise` has it.
-const BUDGET: u64 = 20_000_000;
 /// For Algorithm 2, which prices a sample of the requests with all pairs and the best of these with all
 /// requests.
 const LETTER_BUDGET: u64 = 1_000_000;

@@ -15,6 +15,8 @@ use crate::round::Round;
 
 /// The paper's step between stripes.
 pub const STEP: u64 = 4096;
+/// Prices to compute for all files together: about two seconds.
+pub const BUDGET: u64 = 20_000_000;
 
 /// The most combinations of stripes that are compared one by one, whatever the budget. Their list takes 16 bytes each,
 /// so a search needs 16 MiB at most besides its requests; without this, it grew with the size of requests.

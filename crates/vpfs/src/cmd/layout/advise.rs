@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use vpfs_core::Bytes;
-use vpfs_harl::{Model, Question, advise};
+use vpfs_harl::{BUDGET, Model, Question, advise};
 
 use super::advised::{Advised, no_advice};
 use super::answer::{Answer, Small};
@@ -18,9 +18,7 @@ use crate::exit::Exit;
 use crate::new_file;
 use crate::print::print;
 
-/// Prices to compute for all files: about two seconds.
-const BUDGET: u64 = 20_000_000;
-/// The least of them for one file, so that the search is of use for each.
+/// The least of [`BUDGET`] for one file, so that the search is of use for each.
 const BUDGET_MIN: u64 = 20_000;
 
 /// Advise stripes for each region of a file and each class of server, from logs of its requests
