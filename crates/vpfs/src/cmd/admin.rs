@@ -12,7 +12,7 @@ use vpfs_config::Config;
 use vpfs_core::ServerId;
 use vpfs_proxy::{Askers, Observer, Pushes, StateDir};
 
-use super::web;
+use super::{runtime_dir, web};
 
 /// How often to try an address that is in use, at first by a predecessor.
 const RETRY: Duration = Duration::from_millis(100);
@@ -67,12 +67,12 @@ fn history_file(config: &Config, servers: &[ServerId]) -> Option<PathBuf> {
 }
 
 fn open_socket(config: &Config, servers: &[ServerId], take_over: bool) -> Option<tokio::net::UnixListener> {
-    let directory = config.sockets();
+    let directory = runtime_dir::of_sockets(config);
     // Nobody asked for a directory then, but the systemd unit provides one.
     if config.peers.is_none() && !directory.exists() {
         return None;
     }
-    let path = socket::path(directory, &config.servers[servers.first()?.index()].name);
+    let path = socket::path(&directory, &config.servers[servers.first()?.index()].name);
     let failed = |error: &std::io::Error| {
         tracing::warn!(path = %path.display(), %error, "no socket: `vpfs peers` cannot ask this proxy");
     };

@@ -22,6 +22,7 @@ mod reload;
 pub(crate) mod reproduce;
 mod rows;
 pub(crate) mod run;
+mod runtime_dir;
 pub(crate) mod serve;
 mod shares;
 pub(crate) mod sim;

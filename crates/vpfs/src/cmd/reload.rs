@@ -15,14 +15,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use vpfs_config::Config;
 use vpfs_proxy::Daemon;
 
-use super::{count, systemd};
+use super::{count, runtime_dir, systemd};
 use crate::exit::Exit;
 use crate::log::LogSwitch;
 use crate::print::{print, roughly};
 
-/// Set by systemd for a service with `RuntimeDirectory=`; several directories are separated by colons.
-const VARIABLE: &str = "RUNTIME_DIRECTORY";
-const DEFAULT: &str = "/run/vpfs";
 /// A reload waits for nothing but the disk with the file.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The reasons of a refusal beyond this are in the log.
@@ -32,9 +29,7 @@ const LONGEST: usize = 32 << 10;
 type Outcome = Result<String, String>;
 
 fn path(pid: u32) -> PathBuf {
-    let directories = std::env::var_os(VARIABLE);
-    let first = directories.and_then(|list| std::env::split_paths(&list).next());
-    first.unwrap_or_else(|| DEFAULT.into()).join(format!("reload-{pid}.sock"))
+    runtime_dir::of_service().join(format!("reload-{pid}.sock"))
 }
 
 /// Lets the proxy with this process id reload, and waits for the outcome.
