@@ -62,14 +62,30 @@ struct Factor {
     windows: u32,
     /// Those of them in which hardly any interactive request was served.
     clean: u32,
+    /// What was completed in a window in the mean, as device time of the prior; 0 if unknown.
+    work_ns: u64,
 }
 
 impl Factor {
-    const UNKNOWN: Self = Self { value: ONE, is_set: false, windows: 0, clean: 0 };
+    const UNKNOWN: Self = Self { value: ONE, is_set: false, windows: 0, clean: 0, work_ns: 0 };
     /// After this number of windows the cost is known.
     const ENOUGH: u32 = 3;
     /// Further ones are not counted.
     const WINDOWS_MAX: u32 = 8;
+
+    /// The part of the error that a window with `work_ns` corrects after `windows` earlier ones, in units of 2⁻²⁰, at
+    /// least about an eighth. Takes note of that window.
+    ///
+    /// The cost is the time of all windows over the work of all of them, so a window counts by its work. Storage may
+    /// complete requests in groups, as behind a journal or a limit by time slices: one window then has the wait for a
+    /// group, and the next one the group. Either of them alone is far off, in opposite directions.
+    fn weigh(&mut self, windows: u32, work_ns: u64) -> i128 {
+        let before = u64::from(windows.min(Self::WINDOWS_MAX - 1));
+        let usual_ns = if self.work_ns == 0 { work_ns } else { self.work_ns };
+        let all_ns = usual_ns.saturating_mul(before).saturating_add(work_ns).max(1);
+        self.work_ns = all_ns / (before + 1);
+        i128::from(ONE) * i128::from(work_ns) / i128::from(all_ns)
+    }
 }
 
 /// The part of an error that a window corrects after `windows` earlier ones, in units of 2⁻²⁰; at least an eighth.
@@ -188,7 +204,11 @@ impl DeviceTimes {
     #[cfg(test)]
     pub(super) fn scaled(numerator: u64, denominator: u64) -> Self {
         let value = ONE * numerator / denominator;
-        Self { factors: [Factor { value, is_set: true, windows: 8, clean: 8 }; CLASSES], mixed: 8, ..Self::new() }
+        Self {
+            factors: [Factor { value, is_set: true, windows: 8, clean: 8, work_ns: 0 }; CLASSES],
+            mixed: 8,
+            ..Self::new()
+        }
     }
 
     /// Changes whenever costs may have changed.
@@ -199,7 +219,7 @@ impl DeviceTimes {
     /// Costs that are `times` times the prior and not known, for tests.
     #[cfg(test)]
     pub(super) fn guessed(times: u64) -> Self {
-        Self { factors: [Factor { value: ONE * times, is_set: true, windows: 0, clean: 0 }; CLASSES], ..Self::new() }
+        Self { factors: [Factor { value: ONE * times, is_set: true, ..Factor::UNKNOWN }; CLASSES], ..Self::new() }
     }
 
     /// [`Self::cost_ns`] of a request on so many objects.
@@ -232,14 +252,14 @@ impl DeviceTimes {
         let value = nanos * u128::from(ONE) / u128::from(Prior::cost_ns(op, size));
         let value = u64::try_from(value).unwrap_or(FACTOR_MAX).clamp(1, FACTOR_MAX);
         self.factors[Class::of(op, size).0] =
-            Factor { value, is_set: true, windows: Factor::ENOUGH, clean: Factor::ENOUGH };
+            Factor { value, is_set: true, windows: Factor::ENOUGH, clean: Factor::ENOUGH, work_ns: 0 };
         self.version = self.version.wrapping_add(1);
     }
 
     /// What is known of each class.
     pub(super) fn learned(&self) -> Vec<LearnedCost> {
         let of = |class: usize| {
-            let Factor { value, is_set, windows, clean } = self.factors[class];
+            let Factor { value, is_set, windows, clean, .. } = self.factors[class];
             let (op, size) = Class(class).usual();
             let cost_ns = u128::from(Prior::cost_ns(op, size)) * u128::from(value) / u128::from(ONE);
             let cost_ns = if is_set { u64::try_from(cost_ns).unwrap_or(COST_MAX_NS).clamp(1, COST_MAX_NS) } else { 0 };
@@ -376,8 +396,11 @@ impl DeviceTimes {
     /// All bulk was of one class, so the window reveals the cost of that class.
     fn learn_one(&mut self, parts: &[u64; CLASSES], expected: u64, actual: u64, clean: bool) {
         let Some(class) = parts.iter().position(|part| *part > 0) else { return };
-        let Factor { windows, clean: before, .. } = self.factors[class];
-        self.correct(class, expected, actual, step(if clean { before } else { windows }));
+        let Factor { value, windows, clean: before, .. } = self.factors[class];
+        let work_ns = u128::from(expected) * u128::from(ONE) / u128::from(value);
+        let work_ns = u64::try_from(work_ns).unwrap_or(u64::MAX);
+        let step = self.factors[class].weigh(if clean { before } else { windows }, work_ns);
+        self.correct(class, expected, actual, step);
         // A cost that was off by more than one window may correct is not known yet.
         if (expected / 4..=expected.saturating_mul(4)).contains(&actual) {
             self.factors[class].windows = (windows + 1).min(Factor::WINDOWS_MAX);

@@ -1,6 +1,7 @@
 //! Whether both applications get their shares soon and steadily, on a disk that serves one request after another.
 
 mod restarts;
+mod sliced;
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
