@@ -14,7 +14,7 @@ use super::clients::{self, Identify};
 use super::clients::{AUTO, AppIndex, Auto, AutoShare};
 use super::history;
 use super::host_list::HostSet;
-use super::keys::{ROOT, SECTIONS};
+use super::keys::{ROOT, SECTIONS, SOCKETS};
 use super::limits::{self, Limits, Log};
 use super::metrics::{self, Metrics};
 use super::network::{self, Address, Addresses, Listener, Server};
@@ -153,6 +153,11 @@ impl Config {
             file: file.to_owned(),
             settings: Settings::default(),
         }
+    }
+
+    /// The directory of the sockets of processes, also of those without `[peers]`: our unit gives them that one.
+    pub fn sockets(&self) -> &Path {
+        self.peers.as_ref().map_or(Path::new(SOCKETS), |peers| &peers.sockets)
     }
 
     /// The servers with their ids.

@@ -67,7 +67,7 @@ fn history_file(config: &Config, servers: &[ServerId]) -> Option<PathBuf> {
 }
 
 fn open_socket(config: &Config, servers: &[ServerId], take_over: bool) -> Option<tokio::net::UnixListener> {
-    let directory = runtime_dir::of_sockets(config);
+    let directory = config.peers.as_ref().map_or_else(runtime_dir::of_service, |peers| peers.sockets.clone());
     // Nobody asked for a directory then, but the systemd unit provides one.
     if config.peers.is_none() && !directory.exists() {
         return None;

@@ -11,12 +11,11 @@ use futures_util::stream::FuturesUnordered;
 use serde::de::DeserializeOwned;
 use vpfs_admin::api::{History, Status};
 use vpfs_admin::events::EventsReport;
-use vpfs_admin::{EVENTS, HISTORY, PEERS, PushedSets, SETS, STATUS};
+use vpfs_admin::{EVENTS, HISTORY, PEERS, PushedSets, SETS, STATUS, socket};
 use vpfs_config::{Config, Server};
 use vpfs_core::ServerId;
 use vpfs_proxy::PeersReport;
 
-use super::runtime_dir;
 use crate::exit::Exit;
 use silence::{Silence, ask, ask_remote};
 
@@ -176,7 +175,7 @@ impl Asking {
     ) -> (usize, &'a str, Result<A, Silence>) {
         let answer = match &config.peers {
             Some(peers) if self.remote => ask_remote(peers, *id, route).await,
-            _ => ask(&runtime_dir::socket_of(config, &server.name), route).await,
+            _ => ask(&socket::path(config.sockets(), &server.name), route).await,
         };
         (place, &server.name, answer)
     }
@@ -189,10 +188,9 @@ impl Asking {
             return Exit::Failed(text);
         }
         text += " on this host";
-        let directory = runtime_dir::of_sockets(config);
+        let directory = config.sockets();
         for (server, silence) in silent {
-            text +=
-                &format!("\n  the proxy of {server} {silence} ({})", runtime_dir::socket_of(config, server).display());
+            text += &format!("\n  the proxy of {server} {silence} ({})", socket::path(directory, server).display());
         }
         if !here.is_empty() {
             text += &format!("\n  the proxies here are those of {}", here.join(", "));

@@ -11,8 +11,8 @@ use crate::print::{print, print_json};
 
 /// Show which other proxies are there, and what applications got here and elsewhere
 ///
-/// Asks the proxies on this host, through their sockets in the directory peers.sockets (without a peers table
-/// $RUNTIME_DIRECTORY or /run/vpfs), which only root, their own user and the group of the socket may use.
+/// Asks the proxies on this host, through their sockets in the directory peers.sockets (/run/vpfs without a peers
+/// table), which only root, their own user and the group of the socket may use.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs peers                       peers and applications of all proxies on this host\n  \

@@ -12,13 +12,13 @@ use flate2::write::GzEncoder;
 use serde::Serialize;
 use vpfs_admin::api::Status;
 use vpfs_admin::events::EventsReport;
-use vpfs_admin::{METRICS, get};
+use vpfs_admin::{METRICS, get, socket};
 use vpfs_config::Config;
 use vpfs_proxy::PeersReport;
 
 use super::asking::Answer;
 use super::doctor::{Patient, table};
-use super::{runtime, runtime_dir};
+use super::runtime;
 use crate::exit::Exit;
 use crate::print::{now, print};
 use secrets::Secrets;
@@ -82,7 +82,7 @@ impl SupportBundle {
             ("events.json".to_owned(), self.answer::<EventsReport>(config).await),
         ];
         for server in &config.servers {
-            let path = runtime_dir::socket_of(config, &server.name);
+            let path = socket::path(config.sockets(), &server.name);
             if let Ok(text) = get(&path, METRICS).await {
                 let name = format!("metrics-{}.txt", server.name);
                 entries.push((name, String::from_utf8_lossy(text.as_ref()).into_owned()));
