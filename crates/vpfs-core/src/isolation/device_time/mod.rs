@@ -73,8 +73,8 @@ impl Factor {
     /// Further ones are not counted.
     const WINDOWS_MAX: u32 = 8;
 
-    /// The part of the error that a window with `work_ns` corrects after `windows` earlier ones, in units of 2⁻²⁰, at
-    /// least about an eighth. Takes note of that window.
+    /// The part of the error that a window with `work_ns` corrects after `windows` earlier ones, in units of 2⁻²⁰: an
+    /// eighth or more if it has as much work as they have in the mean. Takes note of that window.
     ///
     /// The cost is the time of all windows over the work of all of them, so a window counts by its work. Storage may
     /// complete requests in groups, as behind a journal or a limit by time slices: one window then has the wait for a
