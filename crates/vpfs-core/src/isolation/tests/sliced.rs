@@ -5,7 +5,7 @@ use alloc::collections::BTreeSet;
 use super::*;
 
 /// The limits are granted for so long.
-const SLICE: Duration = Duration::from_millis(100);
+const SLICE_MS: u64 = 100;
 const IOS: u32 = 60;
 const BYTES: i64 = 6_000_000;
 
@@ -49,17 +49,19 @@ impl Sliced {
         let (ios, bytes, takes) = if id.0 == 0 { (3, 4 << 10, 4500) } else { (5, 1 << 20, 3000) };
         self.pass_to(self.admitted_at.max(self.now));
         while self.ios < ios || self.bytes <= 0 {
-            let slice = self.admitted_at.nanos_since(Time::ZERO) / 100_000_000;
-            self.pass_to(Time::from_millis((slice + 1) * 100));
+            self.pass_to(Time::from_millis((Self::slice(self.admitted_at) + 1) * SLICE_MS));
         }
         (self.ios, self.bytes) = (self.ios - ios, self.bytes - bytes);
         self.admitted_at + Duration::from_micros(takes)
     }
 
+    fn slice(at: Time) -> u64 {
+        at.nanos_since(Time::ZERO) / (SLICE_MS * 1_000_000)
+    }
+
     /// A slice that has begun since then has the whole limits; bytes that a request took beyond them are missing.
     fn pass_to(&mut self, at: Time) {
-        let slice = |at: Time| at.nanos_since(Time::ZERO) / u64::try_from(SLICE.as_nanos()).unwrap();
-        if slice(at) > slice(self.admitted_at) {
+        if Self::slice(at) > Self::slice(self.admitted_at) {
             (self.ios, self.bytes) = (IOS, self.bytes.min(0) + BYTES);
         }
         self.admitted_at = at;
