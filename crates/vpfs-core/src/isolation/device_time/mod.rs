@@ -204,11 +204,8 @@ impl DeviceTimes {
     #[cfg(test)]
     pub(super) fn scaled(numerator: u64, denominator: u64) -> Self {
         let value = ONE * numerator / denominator;
-        Self {
-            factors: [Factor { value, is_set: true, windows: 8, clean: 8, work_ns: 0 }; CLASSES],
-            mixed: 8,
-            ..Self::new()
-        }
+        let factor = Factor { value, is_set: true, windows: 8, clean: 8, ..Factor::UNKNOWN };
+        Self { factors: [factor; CLASSES], mixed: 8, ..Self::new() }
     }
 
     /// Changes whenever costs may have changed.
