@@ -18,7 +18,7 @@ pub(super) struct Congestion {
     /// Time in the storage while bulk is dispatched at the floor, in thousandths of the due time. It is a mean like
     /// `recent`, because some requests may wait there as well, ...
     base: Option<u64>,
-    /// ... over so many requests, at most [`Congestion::AT_FLOOR`].
+    /// ... over so many requests, at most [`Congestion::MEAN`].
     at_floor: u64,
     /// The mean of that ratio over the latest requests.
     recent: u64,
@@ -35,10 +35,8 @@ pub(super) struct Waited {
 }
 
 impl Congestion {
-    /// The number of requests in a mean, ...
+    /// The number of requests in a mean.
     const MEAN: u64 = 8;
-    /// ... and while bulk is dispatched at the floor: about as many as there are in the moment that this may last.
-    const AT_FLOOR: u64 = 16;
     const RATIO_MAX: u64 = 1500;
     /// Above this base congestion is not visible.
     const BASE_MAX: u64 = 400;
@@ -66,7 +64,7 @@ impl Congestion {
         let ratio = (took_ns.saturating_mul(1000) / due_ns.max(1)).min(Self::RATIO_MAX);
         let mean = |mean: u64, parts: u64| (mean * (parts - 1) + ratio) / parts;
         if at_floor {
-            self.at_floor = (self.at_floor + 1).min(Self::AT_FLOOR);
+            self.at_floor = (self.at_floor + 1).min(Self::MEAN);
             self.base = Some(mean(self.base.unwrap_or(0), self.at_floor));
         }
         self.recent = mean(self.recent, Self::MEAN);
