@@ -124,7 +124,10 @@ impl Caps {
 
     /// Sets or lifts the cap of `app`, and sets where it stands; then poll.
     pub(crate) fn set(&mut self, now: Time, app: AppId, policy: &AppPolicy) {
-        self.shares.set(VirtualTime::ZERO, app, policy);
+        // At the top, nobody waits for a share.
+        if policy.share.or(self.shares.share_of(app)).is_some() {
+            self.shares.set(VirtualTime::ZERO, app, policy);
+        }
         self.totals.set(now, app, policy.cap.map(Rate::of_cap));
     }
 

@@ -104,6 +104,10 @@ impl EventQueue {
     /// The oldest event; after the last one, the number of events lost since then.
     pub fn poll(&mut self) -> Option<(Time, Event)> {
         if let Some(event) = self.events.pop_front() {
+            if self.events.is_empty() {
+                // The next one takes the first place, which is in the processor's cache, and not the next place.
+                self.events.clear();
+            }
             return Some(event);
         }
         let events = core::mem::take(&mut self.lost);

@@ -189,13 +189,8 @@ impl Pieces {
         u64::try_from(self.every.as_nanos() * u128::from(self.count)).unwrap_or(u64::MAX)
     }
 
-    /// From the start of the first piece to the start of the last.
-    pub fn paused(self) -> Duration {
-        Duration::from_nanos(self.paused_ns())
-    }
-
-    /// The same in nanoseconds.
-    pub(crate) fn paused_ns(self) -> u64 {
+    /// Nanoseconds from the start of the first piece to the start of the last.
+    pub fn paused_ns(self) -> u64 {
         self.whole_ns() / u64::from(self.count.max(1)) * u64::from(self.count.saturating_sub(1))
     }
 }

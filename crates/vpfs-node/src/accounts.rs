@@ -227,8 +227,8 @@ impl Accounts {
 
     /// A request goes to the storage, which `rule` held last.
     pub(crate) fn on_dispatch<W>(&mut self, now: Time, request: &Entry<W>, rule: Rule) {
-        let Entry { app, op, arrived, capped_until, .. } = *request;
-        let admitted = capped_until.map_or(arrived, |until| until.min(now));
+        let Entry { app, op, arrived, .. } = *request;
+        let admitted = request.admitted.min(now);
         let behind = if admitted < now { self.turns.at(admitted, now) } else { None };
         self.turns.note(now, Some(app));
         self.parts.on_dispatch(now, app);

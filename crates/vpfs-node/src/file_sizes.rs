@@ -29,7 +29,7 @@ impl FileSizes {
 
     /// The most data bytes that a request can move, as far as its file's size is known.
     pub(crate) fn bound(&mut self, arrival: &Arrival) -> u64 {
-        let Some(position) = arrival.position else { return arrival.bytes };
+        let Some(position) = arrival.position.filter(|_| !self.sizes.is_empty()) else { return arrival.bytes };
         if arrival.op == OpKind::Write {
             // The file may grow.
             self.sizes.remove(&position.file);

@@ -29,11 +29,11 @@ pub(crate) struct Entry<W> {
     pub(crate) app: AppId,
     pub(crate) op: OpKind,
     pub(crate) arrived: Time,
-    /// It was held for its application's cap, until then or until its dispatch.
-    pub(crate) capped_until: Option<Time>,
+    /// When the scheduler took it: later than it arrived if it was held for its application's cap; never, until then.
+    pub(crate) admitted: Time,
     pub(crate) dispatched: Time,
     /// Between the pieces in which it is sent.
-    pub(crate) paused: Duration,
+    pub(crate) paused_ns: u64,
     pub(crate) state: State,
     serial: u32,
 }
@@ -48,6 +48,8 @@ pub(crate) enum State {
     Exempt,
 }
 
+const NEVER: Time = Time::from_nanos(u64::MAX);
+
 /// Requests by id.
 #[derive(Debug)]
 pub(crate) struct Requests<W> {
@@ -60,8 +62,8 @@ pub(crate) struct Requests<W> {
 impl<W> Entry<W> {
     /// It leaves the storage, `served` as a whole with so many bytes, or otherwise.
     pub(crate) fn leaving(&self, served: Option<u64>) -> Leaving {
-        let Self { app, op, dispatched, paused, .. } = *self;
-        Leaving { app, op, dispatched, paused, served }
+        let Self { app, op, dispatched, paused_ns, .. } = *self;
+        Leaving { app, op, dispatched, paused: Duration::from_nanos(paused_ns), served }
     }
 }
 
@@ -78,9 +80,9 @@ impl<W> Requests<W> {
             app,
             op,
             arrived: now,
-            capped_until: None,
+            admitted: now,
             dispatched: now,
-            paused: Duration::ZERO,
+            paused_ns: 0,
             state: State::Queued,
             serial,
         };
@@ -121,21 +123,21 @@ impl<W> Requests<W> {
         let id = dispatch.id;
         let entry = &mut self.entries[id.index()];
         (entry.state, entry.dispatched) = (State::Dispatched, now);
-        entry.paused = dispatch.pieces.map_or(Duration::ZERO, Pieces::paused);
+        entry.paused_ns = dispatch.pieces.map_or(0, Pieces::paused_ns);
         (RequestKey { id, serial: entry.serial }, entry)
     }
 
     /// The scheduler holds a request for its application's cap.
     pub(crate) fn hold(&mut self, id: RequestId) {
         if let Some(entry) = self.entries.get_mut(id.index()) {
-            entry.capped_until = Some(Time::from_nanos(u64::MAX));
+            entry.admitted = NEVER;
         }
     }
 
     /// The scheduler takes a request, which it may have held.
     pub(crate) fn admit(&mut self, id: RequestId, at: Time) {
-        if let Some(until) = self.entries.get_mut(id.index()).and_then(|entry| entry.capped_until.as_mut()) {
-            *until = at;
+        if let Some(entry) = self.entries.get_mut(id.index()).filter(|entry| entry.admitted == NEVER) {
+            entry.admitted = at;
         }
     }
 

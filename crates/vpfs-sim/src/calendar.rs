@@ -1,7 +1,5 @@
 //! The event queue of a simulation.
 
-use std::collections::VecDeque;
-
 use vpfs_core::Time;
 
 /// An event at a time; numbers are indices into the world's tables.
@@ -42,68 +40,133 @@ pub(crate) enum Event {
 /// others.
 ///
 /// A radix heap: an event lies in the bucket of the highest digit in which its time differs from that of the last event
-/// taken, and of that digit's value. When the nearest bucket is due, its events move to nearer ones, in their order.
-/// Each moves at most once for each digit of its delay, to memory that is written in sequence, while a binary heap of
-/// the same size looks at places far apart for each event.
+/// taken, and of that digit's value. When the nearest bucket is due, its events move to nearer ones, in their order,
+/// each at most once for each digit of its delay. Buckets are lists in one table, which is as large as the most events
+/// that there were: place and time of an event are still in the processor's cache when it moves, and a bucket that was
+/// full once keeps no memory.
 #[derive(Debug)]
 pub(crate) struct Calendar {
     /// The time of the last event taken.
     now: u64,
+    nodes: Vec<Node>,
+    /// The first of the nodes that are free.
+    free: u32,
     /// Events at that time.
-    due: VecDeque<Event>,
+    due: List,
     /// The nearest first: by digit, the lowest first, and then by its value.
-    buckets: [Vec<(u64, Event)>; 4 * u64::BITS as usize],
+    buckets: [List; 4 * u64::BITS as usize],
     /// A bit for each bucket that is not empty.
     occupied: [u64; 4],
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    at: u64,
+    event: Event,
+    next: u32,
+}
+
+/// The end of a list.
+const NONE: u32 = u32::MAX;
+
+/// Events in order, by their nodes.
+#[derive(Clone, Copy, Debug)]
+struct List {
+    first: u32,
+    last: u32,
+}
+
+impl List {
+    const EMPTY: Self = Self { first: NONE, last: NONE };
+
+    fn push(&mut self, nodes: &mut [Node], node: u32) {
+        nodes[node as usize].next = NONE;
+        match nodes.get_mut(self.last as usize) {
+            Some(last) => last.next = node,
+            None => self.first = node,
+        }
+        self.last = node;
+    }
+
+    fn pop(&mut self, nodes: &[Node]) -> Option<u32> {
+        let first = self.first;
+        self.first = nodes.get(first as usize)?.next;
+        if self.first == NONE {
+            self.last = NONE;
+        }
+        Some(first)
+    }
+}
+
 impl Default for Calendar {
     fn default() -> Self {
-        Self { now: 0, due: VecDeque::new(), buckets: [const { Vec::new() }; _], occupied: [0; 4] }
+        Self { now: 0, nodes: Vec::new(), free: NONE, due: List::EMPTY, buckets: [List::EMPTY; _], occupied: [0; 4] }
     }
 }
 
 impl Calendar {
     const DIGIT_BITS: u32 = 4;
 
-    /// Inserts an event. O(1), no allocation once the buckets have grown.
+    /// Inserts an event. O(1), no allocation once the table has grown.
     pub(crate) fn push(&mut self, at: Time, event: Event) {
-        debug_assert!(at.as_nanos() >= self.now, "time does not go back");
-        self.put(at.as_nanos(), event);
+        let at = at.as_nanos();
+        debug_assert!(at >= self.now, "time does not go back");
+        let node = self.insert(Node { at, event, next: NONE });
+        self.put(node);
     }
 
-    fn put(&mut self, at: u64, event: Event) {
-        match (at ^ self.now).checked_ilog2() {
-            None => self.due.push_back(event),
+    fn insert(&mut self, new: Node) -> u32 {
+        if let Some(free) = self.nodes.get_mut(self.free as usize) {
+            let next = std::mem::replace(free, new).next;
+            return std::mem::replace(&mut self.free, next);
+        }
+        self.nodes.push(new);
+        u32::try_from(self.nodes.len() - 1).expect("events are bounded by the calls")
+    }
+
+    fn remove(&mut self, node: u32) -> Event {
+        let entry = &mut self.nodes[node as usize];
+        entry.next = std::mem::replace(&mut self.free, node);
+        entry.event
+    }
+
+    fn put(&mut self, node: u32) {
+        let at = self.nodes[node as usize].at;
+        let list = match (at ^ self.now).checked_ilog2() {
+            None => &mut self.due,
             Some(bit) => {
                 let digit = bit / Self::DIGIT_BITS;
                 let value = at >> (digit * Self::DIGIT_BITS) & ((1 << Self::DIGIT_BITS) - 1);
                 let bucket = (digit << Self::DIGIT_BITS) as usize + value as usize;
-                self.buckets[bucket].push((at, event));
                 self.occupied[bucket / 64] |= 1 << (bucket % 64);
+                &mut self.buckets[bucket]
             }
-        }
+        };
+        list.push(&mut self.nodes, node);
     }
 
     /// The next event with its time. O(digits of a delay) for each event, over all calls.
     pub(crate) fn pop(&mut self) -> Option<(Time, Event)> {
-        if self.due.is_empty() {
-            let (word, bits) = self.occupied.iter_mut().enumerate().find(|(_, bits)| **bits != 0)?;
-            let nearest = word * 64 + bits.trailing_zeros() as usize;
-            *bits &= *bits - 1;
-            let bucket = &mut self.buckets[nearest];
-            if bucket.len() == 1 {
-                let (at, event) = bucket.pop()?;
-                self.now = at;
-                return Some((Time::from_nanos(at), event));
-            }
-            let mut events = std::mem::take(bucket);
-            self.now = events.iter().map(|(at, _)| *at).min()?;
-            events.drain(..).for_each(|(at, event)| self.put(at, event));
-            self.buckets[nearest] = events;
+        if self.due.first == NONE {
+            self.turn()?;
         }
-        let event = self.due.pop_front()?;
-        Some((Time::from_nanos(self.now), event))
+        let node = self.due.pop(&self.nodes)?;
+        Some((Time::from_nanos(self.now), self.remove(node)))
+    }
+
+    /// The nearest bucket is due.
+    fn turn(&mut self) -> Option<()> {
+        let (word, bits) = self.occupied.iter_mut().enumerate().find(|(_, bits)| **bits != 0)?;
+        let nearest = word * 64 + bits.trailing_zeros() as usize;
+        *bits &= *bits - 1;
+        let mut events = std::mem::replace(&mut self.buckets[nearest], List::EMPTY);
+        let nodes =
+            std::iter::successors(self.nodes.get(events.first as usize), |node| self.nodes.get(node.next as usize));
+        self.now = nodes.map(|node| node.at).min()?;
+        while let Some(node) = events.pop(&self.nodes) {
+            self.put(node);
+        }
+        Some(())
     }
 }
 

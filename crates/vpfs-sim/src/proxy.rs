@@ -6,7 +6,7 @@ use vpfs_node::{Arrival, Node, Served};
 
 use crate::calendar::{Calendar, Event};
 use crate::policy::NodePlan;
-use crate::server::{FLOW_BUFFER, Part};
+use crate::server::{FLOW_BUFFER, Part, Stage};
 
 pub(crate) struct Proxy {
     number: u32,
@@ -25,7 +25,8 @@ impl Proxy {
     /// A request has arrived.
     pub(crate) fn arrive(&mut self, now: Time, key: u32, part: &mut Part, plan: &NodePlan) {
         part.arrived = now;
-        let Part { app, op, bytes, object, offset, issued, elsewhere, .. } = *part;
+        let Part { app, op, bytes, object, offset, stage, .. } = *part;
+        let Stage::Waiting { issued, elsewhere } = stage else { panic!("what was dispatched does not arrive again") };
         plan.introduce(now, &mut self.node, app);
         let position = (op != OpKind::Metadata).then_some(FilePosition { file: FileKey(object), start: offset });
         let (issued_at, piece) = (plan.known_issue(issued), Some(Bytes(FLOW_BUFFER)));
@@ -45,7 +46,7 @@ impl Proxy {
         self.wake = None;
         let here = parts.iter_mut().filter(|(_, part)| part.server == self.number);
         let here = here.filter_map(|(key, part)| part.request.take().map(|request| (request, key, &*part)));
-        let waiting = here.filter(|(_, _, part)| part.slots == 0);
+        let waiting = here.filter(|(_, _, part)| part.is_waiting());
         let mut waiting: Vec<_> = waiting.map(|(request, key, part)| (part.arrived, request.serial(), key)).collect();
         waiting.sort_unstable();
         for (_, _, key) in waiting {
@@ -56,7 +57,7 @@ impl Proxy {
     /// An operation is complete on the wire.
     pub(crate) fn complete(&mut self, now: Time, part: &Part) {
         if let Some(request) = part.request {
-            let served = Served { bytes: part.bytes, ..Served::new(part.op, part.arrived, part.dispatched) };
+            let served = Served { bytes: part.bytes, ..Served::new(part.op, part.arrived, part.work().since) };
             self.node.complete(now, request, &served);
         }
     }

@@ -33,15 +33,41 @@ pub(crate) struct Part {
     /// The operation, if it is metadata.
     pub(crate) metadata: MetadataOp,
     pub(crate) node: u32,
-    pub(crate) issued: Time,
-    pub(crate) elsewhere: Option<Bytes>,
     pub(crate) arrived: Time,
-    pub(crate) dispatched: Time,
-    pub(crate) slots: u32,
     /// What the proxy knows it as, if it counts it.
     pub(crate) request: Option<RequestKey>,
+    pub(crate) stage: Stage,
+}
+
+/// What is known of a part until its dispatch, and from then on: most parts wait, so memory for both would be lost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Stage {
+    Waiting { issued: Time, elsewhere: Option<Bytes> },
+    Dispatched(Work),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Work {
+    pub(crate) since: Time,
+    pub(crate) slots: u32,
     /// Once it is complete: nanoseconds with an access at the device, or of the operation on metadata.
     pub(crate) stored: u64,
+}
+
+impl Part {
+    pub(crate) fn is_waiting(&self) -> bool {
+        matches!(self.stage, Stage::Waiting { .. })
+    }
+
+    /// Panics before its dispatch.
+    pub(crate) fn work(&self) -> Work {
+        let Stage::Dispatched(work) = self.stage else { panic!("only what was dispatched is served") };
+        work
+    }
+
+    fn set_stored(&mut self, stored: u64) {
+        self.stage = Stage::Dispatched(Work { stored, ..self.work() });
+    }
 }
 
 /// A read or write from its dispatch until its last access is complete. Of all parts of calls, few are: so what only
@@ -242,24 +268,25 @@ impl Server {
         shared: &mut Shared<'_>,
     ) -> Result<(), Check> {
         let entry = &mut shared.parts[part as usize];
-        (entry.dispatched, entry.slots) = (now, dispatch.slot_cost.get());
+        let slots = dispatch.slot_cost.get();
+        entry.stage = Stage::Dispatched(Work { since: now, slots, stored: 0 });
         let entry = *entry;
         self.usage.backfilled += u64::from(dispatch.backfilled);
         match entry.op {
             OpKind::Metadata => {
-                self.usage.metadata_slots += entry.slots;
+                self.usage.metadata_slots += slots;
                 let id = self.metadata.submit(now, entry.metadata);
                 self.in_metadata.insert(id, part);
                 self.usage.metadata_busy_since.get_or_insert(now);
                 self.collect_metadata(now, shared);
             }
             OpKind::Read => {
-                self.usage.data_slots += entry.slots;
+                self.usage.data_slots += slots;
                 let service = self.serve(Service::new(now, part, IoKind::Read, &entry, dispatch.pieces));
                 self.submit(now, service, shared);
             }
             OpKind::Write => {
-                self.usage.data_slots += entry.slots;
+                self.usage.data_slots += slots;
                 let service = self.serve(Service::new(now, part, IoKind::Write, &entry, dispatch.pieces));
                 // Tells the client that it may send.
                 self.receive(now + self.link.latency * 2, service, shared);
@@ -358,7 +385,7 @@ impl Server {
         while let Some(done) = self.metadata.poll_completed(now) {
             let part = self.in_metadata.remove(done.id).expect("an operation completes once");
             let entry = &mut shared.parts[part as usize];
-            entry.stored = now.nanos_since(entry.dispatched);
+            entry.set_stored(now.nanos_since(entry.work().since));
             shared.calendar.push(now, Event::Complete { server: self.number, part });
         }
         if self.metadata.outstanding() == 0
@@ -389,7 +416,7 @@ impl Server {
             }
             if is_last {
                 let Service { part, data_here, stored, .. } = self.services.remove(service as usize);
-                shared.parts[part as usize].stored = stored;
+                shared.parts[part as usize].set_stored(stored);
                 let complete = data_here.max(done.at).max(now);
                 shared.calendar.push(complete, Event::Complete { server: self.number, part });
             } else {
@@ -422,8 +449,8 @@ impl Server {
         self.usage.requests += 1;
         match entry.op {
             _ if entry.request.is_none() => {}
-            OpKind::Metadata => self.usage.metadata_slots -= entry.slots,
-            OpKind::Read | OpKind::Write => self.usage.data_slots -= entry.slots,
+            OpKind::Metadata => self.usage.metadata_slots -= entry.work().slots,
+            OpKind::Read | OpKind::Write => self.usage.data_slots -= entry.work().slots,
         }
     }
 

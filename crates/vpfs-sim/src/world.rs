@@ -20,7 +20,7 @@ use crate::peers::Peers;
 use crate::policy::NodePlan;
 use crate::process::{AfterPhase, AppState, Next, Process, State};
 use crate::proxy::Proxy;
-use crate::server::{Check, NodeLink, Part, Server, Shared};
+use crate::server::{Check, NodeLink, Part, Server, Shared, Stage, Work};
 use crate::trace::{Trace, Transfer};
 
 /// A call that a process waits for.
@@ -399,13 +399,9 @@ impl World {
             offset,
             metadata,
             node: process.node,
-            issued: entry.issued,
-            elsewhere,
             arrived: self.now,
-            dispatched: self.now,
-            slots: 0,
             request: None,
-            stored: 0,
+            stage: Stage::Waiting { issued: entry.issued, elsewhere },
         };
         self.measures[process.app as usize].send(server);
         let at = self.now + self.latencies[server as usize] + self.settings.delay(process.app, number, self.sent);
@@ -454,11 +450,12 @@ impl World {
         self.proxies[server as usize].complete(self.now, &part);
         self.completed += 1;
         let measures = &mut self.measures[part.app.index()];
-        measures.service.record(self.now.since(part.dispatched));
+        let Work { since, stored, .. } = part.work();
+        measures.service.record(self.now.since(since));
         measures.complete(self.now, server, part.op, part.bytes);
         self.trace.part(self.now, part.call, server, part.bytes);
         let call = &mut self.calls[part.call as usize];
-        let spent = Spent { queued: part.dispatched.nanos_since(part.arrived), stored: part.stored };
+        let spent = Spent { queued: since.nanos_since(part.arrived), stored };
         if self.now + latency >= call.last_reply.0 {
             call.last_reply = (self.now + latency, spent);
         }
@@ -515,7 +512,7 @@ impl World {
 
     /// Checks whether any undispatched request has waited too long.
     fn check_waits(&self) -> Result<(), SimError> {
-        let queued = self.parts.iter().filter(|(_, part)| part.request.is_some() && part.slots == 0);
+        let queued = self.parts.iter().filter(|(_, part)| part.request.is_some() && part.is_waiting());
         let Some((_, part)) = queued.min_by_key(|(_, part)| part.arrived) else { return Ok(()) };
         let waited = self.now.since(part.arrived);
         if waited > self.settings.wait_limit {

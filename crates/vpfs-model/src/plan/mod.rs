@@ -291,8 +291,8 @@ fn check_processes(processes: u32) -> Result<(), PlanError> {
 }
 
 /// Calls, and a barrier after each of them if wanted.
-fn in_step(calls: impl Iterator<Item = Call> + Send + 'static, barrier: bool) -> Steps {
-    Box::new(calls.flat_map(move |call| [Some(Step::Call(call)), barrier.then_some(Step::Barrier)]).flatten())
+fn in_step(each: impl Iterator<Item = Call> + Send + 'static, barrier: bool) -> Steps {
+    if barrier { Box::new(each.flat_map(|call| [Step::Call(call), Step::Barrier])) } else { calls(each) }
 }
 
 /// What the steps of all processes in a phase come to, to compare with [`Plan::amount`].
