@@ -63,8 +63,6 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// For this time after the rate was too high, it is raised slowly.
-    const CAREFUL: Duration = Duration::from_secs(15);
     /// After this time, the work queued in the storage because of too high a rate is done.
     const SETTLE: Duration = Duration::from_millis(1200);
     /// After bulk waited inside the storage, the rate is close to the storage's capacity for as long as this number of
@@ -97,9 +95,8 @@ impl Pace {
     const LOWER_CONGESTED_MILLI: u64 = 7;
     /// Leaves room for an interactive flow that sends requests too rarely to be waited for.
     const STANDBY_PPM: u64 = 900_000;
+    /// The rate from which on it is raised slowly if none was too high: at one the storage is full, if costs are right.
     const NEARLY_FULL_PPM: u64 = 800_000;
-    /// The same where congestion is visible.
-    const NEARLY_FULL_VISIBLE_PPM: u64 = 950_000;
     /// Timers may be late by twice their resolution, which is a millisecond in most systems and runtimes.
     const TIMER_NS: u64 = 2_000_000;
     const RATE_MAX_PPM: u64 = 16 * ONE_PPM;
@@ -344,7 +341,7 @@ impl Pace {
         if self.trend > Self::HURT || excess >= Self::HURT_BY_FAR {
             self.lower(now, excess.max(self.trend));
         } else if self.held && self.trend < if self.visible { Self::HURT } else { Self::CALM } {
-            self.raise(now, self.trend);
+            self.raise(now);
         }
     }
 
@@ -376,25 +373,17 @@ impl Pace {
     ///
     /// Below one half, where bulk is beside one equal, it doubles as long as no rate was too high, as TCP's slow start
     /// does: at a low floor hardly any bulk requests are dispatched that could show that they do no harm.
-    fn raise(&mut self, now: Time, excess: i64) {
+    fn raise(&mut self, now: Time) {
         let ceiling = self.ceiling.filter(|&(_, at)| now.since(at) < Self::CEILING);
-        // At a rate of one the storage is full, if costs are right.
-        let near_ppm = ceiling.map_or(
-            if self.visible { Self::NEARLY_FULL_VISIBLE_PPM } else { Self::NEARLY_FULL_PPM },
-            |(ceiling, _)| ceiling / 100 * 92,
-        );
+        let near_ppm = ceiling.map_or(Self::NEARLY_FULL_PPM, |(ceiling, _)| ceiling / 100 * 92);
         let near = self.rate_ppm >= near_ppm;
-        let passed = ceiling.is_some_and(|(ceiling, _)| self.rate_ppm > ceiling / 100 * 102);
         let congested = self.congested_at.is_some_and(|at| now.since(at) < self.congested_for());
-        let milli_per_second = match (near, ceiling, excess) {
+        let milli_per_second = match (near, self.visible) {
             _ if congested => 10,
-            (true, Some(_), _) if self.visible && !passed => 60,
-            (true, _, _) if self.visible => 100,
-            (true, Some((_, at)), _) if !passed && now.since(at) < Self::CAREFUL => 6,
-            (true, Some(_), _) if !passed => 15,
-            (true, _, _) => 40,
-            (false, Some(_), _) | (false, None, 300..) => 100,
-            (false, None, _) => 250,
+            (true, true) => 60,
+            (true, false) => 15,
+            _ if ceiling.is_some() => 100,
+            _ => 250,
         };
         let elapsed = now.since(self.controlled_at).min(Duration::from_secs(2)).as_millis();
         // If few bulk requests were dispatched, a low excess may be chance.
