@@ -1,5 +1,6 @@
 //! The event queue of a simulation.
 
+use slab::Slab;
 use vpfs_core::Time;
 
 /// An event at a time; numbers are indices into the world's tables.
@@ -48,9 +49,7 @@ pub(crate) enum Event {
 pub(crate) struct Calendar {
     /// The time of the last event taken.
     now: u64,
-    nodes: Vec<Node>,
-    /// The first of the nodes that are free.
-    free: u32,
+    nodes: Slab<Node>,
     /// Events at that time.
     due: List,
     /// The nearest first: by digit, the lowest first, and then by its value.
@@ -79,7 +78,7 @@ struct List {
 impl List {
     const EMPTY: Self = Self { first: NONE, last: NONE };
 
-    fn push(&mut self, nodes: &mut [Node], node: u32) {
+    fn push(&mut self, nodes: &mut Slab<Node>, node: u32) {
         nodes[node as usize].next = NONE;
         match nodes.get_mut(self.last as usize) {
             Some(last) => last.next = node,
@@ -88,7 +87,7 @@ impl List {
         self.last = node;
     }
 
-    fn pop(&mut self, nodes: &[Node]) -> Option<u32> {
+    fn pop(&mut self, nodes: &Slab<Node>) -> Option<u32> {
         let first = self.first;
         self.first = nodes.get(first as usize)?.next;
         if self.first == NONE {
@@ -100,7 +99,7 @@ impl List {
 
 impl Default for Calendar {
     fn default() -> Self {
-        Self { now: 0, nodes: Vec::new(), free: NONE, due: List::EMPTY, buckets: [List::EMPTY; _], occupied: [0; 4] }
+        Self { now: 0, nodes: Slab::new(), due: List::EMPTY, buckets: [List::EMPTY; _], occupied: [0; 4] }
     }
 }
 
@@ -111,23 +110,8 @@ impl Calendar {
     pub(crate) fn push(&mut self, at: Time, event: Event) {
         let at = at.as_nanos();
         debug_assert!(at >= self.now, "time does not go back");
-        let node = self.insert(Node { at, event, next: NONE });
-        self.put(node);
-    }
-
-    fn insert(&mut self, new: Node) -> u32 {
-        if let Some(free) = self.nodes.get_mut(self.free as usize) {
-            let next = std::mem::replace(free, new).next;
-            return std::mem::replace(&mut self.free, next);
-        }
-        self.nodes.push(new);
-        u32::try_from(self.nodes.len() - 1).expect("events are bounded by the calls")
-    }
-
-    fn remove(&mut self, node: u32) -> Event {
-        let entry = &mut self.nodes[node as usize];
-        entry.next = std::mem::replace(&mut self.free, node);
-        entry.event
+        let node = self.nodes.insert(Node { at, event, next: NONE });
+        self.put(u32::try_from(node).expect("events are bounded by the calls"));
     }
 
     fn put(&mut self, node: u32) {
@@ -151,7 +135,7 @@ impl Calendar {
             self.turn()?;
         }
         let node = self.due.pop(&self.nodes)?;
-        Some((Time::from_nanos(self.now), self.remove(node)))
+        Some((Time::from_nanos(self.now), self.nodes.remove(node as usize).event))
     }
 
     /// The nearest bucket is due.
