@@ -1,4 +1,4 @@
-//! Benchmarks of vpfs: `cargo run --release -p vpfs-bench`.
+//! Benchmarks of vpfs: `cargo run --profile dist -p vpfs-bench`.
 //!
 //! A [`Benchmark`] makes measurements; to add one, add its module and a line in [`BENCHMARKS`]. Commands of their own
 //! measure several processes: those in [`real`].

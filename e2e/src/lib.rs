@@ -7,10 +7,10 @@ mod machine;
 pub mod requirements;
 
 use std::fs::File;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 pub use cluster::Cluster;
@@ -34,19 +34,38 @@ pub fn vpfs() -> PathBuf {
     path
 }
 
-/// `count` consecutive free ports of 127.0.0.1, below those that clients get; the first one. They are asked, not bound:
-/// what another thread starts at that moment would hold them until it is executed.
+/// `count` consecutive ports of 127.0.0.1 that no other test gets, in this process or another one; the first one. They
+/// are below those that clients get, and nothing else listens at them.
 ///
 /// # Panics
 /// If there are none.
 pub fn free_ports(count: u16) -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let start =
-        10_000 + u16::try_from(std::process::id() % 20_000).unwrap_or(0) + NEXT.fetch_add(100, Ordering::Relaxed);
-    (start..32_000)
-        .step_by(usize::from(count))
-        .find(|&first| (first..first + count).all(|port| TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err()))
-        .expect("no free ports")
+    /// Each span belongs to the process that has bound its last port.
+    const SPAN: u16 = 50;
+    static CLAIMED: Mutex<Vec<TcpListener>> = Mutex::new(Vec::new());
+    assert!(count < SPAN, "{count} ports at a time");
+    let is_free = |port| TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err();
+    for start in (10_000..32_000 - SPAN).step_by(usize::from(SPAN)) {
+        let Ok(claim) = TcpListener::bind((Ipv4Addr::LOCALHOST, start + SPAN - 1)) else { continue };
+        // A span with a port that is not free stays claimed, so that it is not tried again.
+        CLAIMED.lock().unwrap_or_else(PoisonError::into_inner).push(claim);
+        if (start..start + count).all(is_free) {
+            return start;
+        }
+    }
+    panic!("no free ports")
+}
+
+/// Writes a program. Another process does it: a file that this one has open for writing is also open in what other
+/// threads start at that moment, and cannot be executed ("Text file busy").
+///
+/// # Panics
+/// If it cannot be written.
+pub fn write_program(path: &Path, text: &str) {
+    let draft = path.with_extension("draft");
+    std::fs::write(&draft, text).expect("a file");
+    run(Command::new("install").args(["-m", "755"]).args([&draft, path]));
+    std::fs::remove_file(draft).expect("our own");
 }
 
 /// Asks again and again for something that other processes do by their own clocks, until `found` is `Ok`.

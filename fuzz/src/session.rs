@@ -108,11 +108,6 @@ impl DriverRecord {
         self.ops.iter().filter(|(_, known)| !known.is_dispatched).map(|(op, _)| *op)
     }
 
-    /// The cost of an operation as known to the scheduler.
-    pub fn cost(&self, op: OpId) -> Bytes {
-        self.ops[&op].cost
-    }
-
     /// Whether no operation is queued or in progress.
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty()

@@ -5,5 +5,7 @@ use crate::command;
 /// Passes the arguments on; without any, lists what can be measured.
 pub(crate) fn run(args: &[&str]) -> Result<(), String> {
     let args = if args.is_empty() { &["--help"] } else { args };
-    command::run(command::cargo(&[&["run", "--quiet", "--release", "--package", "vpfs-bench", "--"], args].concat()))
+    command::run(command::cargo(
+        &[&["run", "--quiet", "--profile", "dist", "--package", "vpfs-bench", "--"], args].concat(),
+    ))
 }

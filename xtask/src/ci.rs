@@ -1,97 +1,105 @@
-//! Everything that CI runs. The tests come last, with their sum in one line.
+//! Everything that CI runs: the fast tier, and with `--full` what a release needs as well. The tests come last, with
+//! their sum in one line.
 
-use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::process::Command;
+use std::time::Instant;
 
 use crate::command::{cargo, step};
-use crate::{audit, instructions, tidy};
+use crate::tests::{self, Tier};
+use crate::{audit, instructions, simulate, tidy};
 
-/// Runs all steps; stops at the first one that fails.
-pub(crate) fn run() -> Result<(), String> {
-    step("format", cargo(&["fmt", "--all", "--check"]))?;
-    step("format of fuzz", cargo(&["fmt", "--check", "--manifest-path", "fuzz/Cargo.toml"]))?;
-    step("lints", cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]))?;
-    println!("== tidy");
-    tidy::run()?;
-    println!("== licences");
-    audit::licences()?;
-    match audit::oldest_compiler() {
-        // A developer need not have it.
-        Err(audit::Missing(what)) if std::env::var_os("CI").is_none() => println!("SKIPPED: {what}"),
-        Err(audit::Missing(what)) => return Err(what),
-        Ok(build) => step("build with the oldest compiler", build)?,
+/// Runs all steps of a tier; stops at the first one that fails, and prints how long each took.
+pub(crate) fn run(tier: Tier) -> Result<(), String> {
+    let mut times = Vec::new();
+    let mut timed = |name, run: &mut dyn FnMut() -> Result<(), String>| {
+        let (start, used) = (Instant::now(), processor_seconds());
+        let done = run();
+        times.push(format!("{:>6.0} s {:>6.0} s  {name}", start.elapsed().as_secs_f64(), processor_seconds() - used));
+        done
+    };
+    timed("format", &mut || step("format", cargo(&["fmt", "--all", "--check"])))?;
+    timed("tidy", &mut || {
+        println!("== tidy, licences");
+        tidy::run()?;
+        audit::licences()
+    })?;
+    timed("lints", &mut || {
+        step("lints", cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--locked", "--", "-D", "warnings"]))
+    })?;
+    timed("docs", &mut || {
+        let mut docs = cargo(&["doc", "--workspace", "--no-deps", "--quiet", "--locked"]);
+        docs.env("RUSTDOCFLAGS", "-D warnings");
+        step("docs", docs)
+    })?;
+    timed("build", &mut || step("build", build()))?;
+    if tier == Tier::Full {
+        timed("instructions", &mut || {
+            println!("== instructions");
+            instructions::run()
+        })?;
+        timed("oldest compiler", &mut || {
+            let check = audit::oldest_compiler().map_err(|audit::Missing(what)| what)?;
+            step("build with the oldest compiler", check)
+        })?;
+        timed("advisories", &mut || step("advisories", cargo(&["deny", "check", "advisories"])))?;
+        timed("simulation", &mut || {
+            println!("== simulation");
+            simulate::run(&[])
+        })?;
     }
-    let mut docs = cargo(&["doc", "--workspace", "--no-deps", "--quiet"]);
-    docs.env("RUSTDOCFLAGS", "-D warnings");
-    step("docs", docs)?;
-    // The tests run the code of the targets; this step makes sure that the targets themselves compile.
-    step("fuzz targets", cargo(&["check", "--quiet", "--locked", "--manifest-path", "fuzz/Cargo.toml"]))?;
-    instructions()?;
     println!("== tests");
-    tests()
+    let mut sums = tests::Sums::default();
+    timed("tests", &mut || {
+        sums = tests::run(tier, build())?;
+        Ok(())
+    })?;
+    println!("\n   wall  processor\n{}", times.join("\n"));
+    if tier == Tier::Fast {
+        println!("\nLeft out, and run by `cargo xtask ci --full`, as before a release:");
+        println!("  advisories, the oldest compiler, instruction counts, 10000 schedules of the simulated daemon");
+        sums.left_out.iter().for_each(|test| println!("  {test}"));
+    }
+    println!("{}", sums.line());
+    if sums.failed.is_empty() { Ok(()) } else { Err(format!("failed:\n  {}", sums.failed.join("\n  "))) }
 }
 
-/// Builds the programs that the following steps run, and counts their instructions.
-pub(crate) fn instructions() -> Result<(), String> {
-    step("build", cargo(&["build", "--quiet", "--package", "vpfs", "--package", "vpfs-bench"]))?;
-    println!("== instructions");
-    instructions::run()
-}
-
-/// Runs all tests, shows their output as it arrives, and adds up the results of all test programs.
-fn tests() -> Result<(), String> {
-    let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| format!("cannot run cargo test: {error}"))?;
-    let (out, err) = child.stdout.take().zip(child.stderr.take()).ok_or("no output of cargo test")?;
-    let complaints = std::thread::spawn(move || count_skipped(err));
-    let mut sums = [0_u64; 3];
-    for line in BufReader::new(out).lines() {
-        let line = line.map_err(|error| format!("cannot read the output of cargo test: {error}"))?;
-        println!("{line}");
-        if let Some(counts) = line.strip_prefix("test result: ") {
-            for (sum, word) in sums.iter_mut().zip([" passed", " failed", " ignored"]) {
-                *sum += count_before(counts, word);
-            }
+/// Installs the tools that only the full tier needs, and runs it.
+pub(crate) fn full() -> Result<(), String> {
+    println!("== tools");
+    for (tool, version) in [("cargo-deb", "3.8.0"), ("cargo-generate-rpm", "0.21.1"), ("cargo-deny", "0.18.3")] {
+        if !is_on_path(tool) {
+            step(tool, cargo(&["install", "--quiet", "--locked", tool, "--version", version]))?;
         }
     }
-    let status = child.wait().map_err(|error| format!("cargo test: {error}"))?;
-    let skipped = complaints.join().map_err(|_| "cannot read the errors of cargo test")?;
-    let [passed, failed, ignored] = sums;
-    println!("{} passed, {failed} failed, {} skipped", passed - skipped.min(passed), ignored + skipped);
-    if status.success() { Ok(()) } else { Err("tests failed".to_owned()) }
+    if let Err(audit::Missing(_)) = audit::oldest_compiler() {
+        let version = audit::minimum_rust()?;
+        let mut install = Command::new("rustup");
+        install.args(["toolchain", "install", &version, "--profile", "minimal"]);
+        step("the oldest compiler", install)?;
+    }
+    let debian = [("systemctl", "systemd"), ("rpm", "rpm"), ("man", "man-db"), ("ps", "procps"), ("strip", "binutils")];
+    let missing: Vec<&str> = debian.into_iter().filter(|(tool, _)| !is_on_path(tool)).map(|(_, name)| name).collect();
+    if !missing.is_empty() {
+        let mut install = Command::new("apt-get");
+        install.args(["install", "-y", "-qq", "--no-install-recommends"]).args(&missing);
+        step("Debian's packages", install)?;
+    }
+    run(Tier::Full)
 }
 
-/// Shows the errors of cargo and the tests, and counts the tests that reported to be skipped: to the harness they
-/// passed.
-fn count_skipped(errors: impl std::io::Read) -> u64 {
-    let mut skipped = 0;
-    for line in BufReader::new(errors).lines().map_while(Result::ok) {
-        eprintln!("{line}");
-        skipped += u64::from(line.contains("SKIPPED: "));
-    }
-    skipped
+fn is_on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
 }
 
-/// The number in front of `word`.
-fn count_before(text: &str, word: &str) -> u64 {
-    let before = text.split(word).next().unwrap_or_default();
-    before.rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
+/// Builds programs and tests in one go, so that every crate is built once, with one set of features.
+pub(crate) fn build() -> Command {
+    cargo(&["build", "--workspace", "--exclude", "vpfs-fuzz", "--bins", "--tests", "--quiet", "--locked"])
 }
 
-#[cfg(test)]
-mod tests {
-    use super::count_before;
-
-    #[test]
-    fn tests_that_did_not_run_are_counted() {
-        let errors = "   Compiling x\nSKIPPED: not on PATH: a\ntest y ... SKIPPED: z\n";
-        assert_eq!(super::count_skipped(errors.as_bytes()), 2);
-    }
-
-    #[test]
-    fn counts_of_a_result_line() {
-        let line = "ok. 12 passed; 3 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.1s";
-        assert_eq!([" passed", " failed", " ignored"].map(|word| count_before(line, word)), [12, 3, 1]);
-    }
+/// Seconds that the processors of this machine were busy for programs and the kernel; 0 where that cannot be read.
+fn processor_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let busy = stat.lines().next().unwrap_or_default().split_whitespace().skip(1).take(3);
+    busy.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
 }

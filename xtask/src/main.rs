@@ -8,13 +8,18 @@ mod command;
 mod instructions;
 mod package;
 mod simulate;
+mod tests;
 mod tidy;
 
 use std::process::ExitCode;
 
+use tests::Tier;
+
 const USAGE: &str = "usage: cargo xtask <command>
 
-  ci         everything CI runs, in the same order: format, lints, tidy, licences, docs, tests
+  ci [--full]   everything CI runs, in the same order: format, tidy, licences, lints, docs, tests. With --full also what
+             is slow or needs heavy tools, as before a release: instructions, the oldest compiler, advisories, long
+             simulations, packages, all tests of Slurm and of kills; installs its tools
   tidy       rules that no compiler checks: crate arrows as in ARCHITECTURE.md, length of files, width of comments,
              unfinished code
   audit      what we depend on: licences, the oldest compiler, advisories; says what to install if a tool is missing
@@ -28,10 +33,11 @@ const USAGE: &str = "usage: cargo xtask <command>
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let result = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["ci"] => ci::run(),
+        ["ci"] => ci::run(Tier::Fast),
+        ["ci", "--full"] => ci::full(),
         ["tidy"] => tidy::run(),
         ["audit"] => audit::run(),
-        ["instructions"] => ci::instructions(),
+        ["instructions"] => command::step("build", ci::build()).and_then(|()| instructions::run()),
         ["package", kind, ref rest @ ..] => package::run(kind, rest),
         ["bench", ref rest @ ..] => bench::run(rest),
         ["simulate", ref rest @ ..] => simulate::run(rest),

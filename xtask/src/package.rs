@@ -7,17 +7,17 @@ use crate::command::{cargo, step};
 /// Builds the program and one package, with further arguments for the tool that makes it.
 pub(crate) fn run(kind: &str, rest: &[&str]) -> Result<(), String> {
     let (tool, args) = match kind {
-        "deb" => ("deb", &["--no-build", "--package", "vpfs"][..]),
-        "rpm" => ("generate-rpm", &["--package", "crates/vpfs"][..]),
+        "deb" => ("deb", &["--no-build", "--profile", "dist", "--package", "vpfs"][..]),
+        "rpm" => ("generate-rpm", &["--profile", "dist", "--package", "crates/vpfs"][..]),
         _ => return Err("usage: cargo xtask package deb|rpm [ARGUMENT]...".to_owned()),
     };
-    step("build", cargo(&["build", "--release", "--locked", "--package", "vpfs"]))?;
+    step("build", cargo(&["build", "--profile", "dist", "--locked", "--package", "vpfs"]))?;
     // target/debug/xtask -> target
     let this = std::env::current_exe().map_err(|error| format!("the path of this program: {error}"))?;
     let target = this.ancestors().nth(2).ok_or("this program is not in a target directory")?;
-    let release = target.join("release");
-    let mut generate = Command::new(release.join("vpfs"));
-    generate.arg("generate").arg(release.join("generated"));
+    let dist = target.join("dist");
+    let mut generate = Command::new(dist.join("vpfs"));
+    generate.arg("generate").arg(dist.join("generated"));
     step("man pages and completions", generate)?;
     let mut package = cargo(&[tool]);
     package.args(args).args(rest);

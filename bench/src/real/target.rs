@@ -41,7 +41,7 @@ impl Target {
     }
 }
 
-/// Our own program: `given`, or the release build in the target directory of this one, built first so that it is up to
+/// Our own program: `given`, or the `dist` build in the target directory of this one, built first so that it is up to
 /// date.
 fn program(given: Option<&Path>) -> Result<PathBuf, String> {
     if let Some(given) = given {
@@ -49,14 +49,14 @@ fn program(given: Option<&Path>) -> Result<PathBuf, String> {
         return found.ok_or_else(|| format!("--vpfs {}: no such file; leave it out to build one", given.display()));
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let build = Command::new(cargo).args(["build", "--quiet", "--release", "--package", "vpfs"]).status();
+    let build = Command::new(cargo).args(["build", "--quiet", "--profile", "dist", "--package", "vpfs"]).status();
     if !build.map_err(|error| format!("cannot run cargo build: {error}"))?.success() {
         return Err("vpfs does not build; see above".to_owned());
     }
     let this = std::env::current_exe().map_err(|error| format!("cannot find the target directory: {error}"))?;
-    // target/release/vpfs-bench -> target/release/vpfs
+    // target/dist/vpfs-bench -> target/dist/vpfs
     let target = this.ancestors().nth(2).ok_or("this program is in no target directory; give --vpfs PROGRAM")?;
-    let vpfs = target.join("release/vpfs");
+    let vpfs = target.join("dist/vpfs");
     if vpfs.is_file() { Ok(vpfs) } else { Err(format!("{} is missing; give --vpfs PROGRAM", vpfs.display())) }
 }
 

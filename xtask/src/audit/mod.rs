@@ -57,7 +57,7 @@ fn root() -> Result<&'static Path, String> {
 }
 
 /// `rust-version` of the workspace.
-fn minimum_rust() -> Result<String, String> {
+pub(crate) fn minimum_rust() -> Result<String, String> {
     let file = root()?.join("Cargo.toml");
     let text = std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
     let version = text.lines().find_map(|line| line.strip_prefix("rust-version = "));

@@ -6,7 +6,7 @@ mod nfs;
 mod operation;
 mod peers;
 mod process;
-#[path = "../../tests/daemon/common/raw.rs"]
+#[path = "../../tests/it/common/raw.rs"]
 #[allow(dead_code, reason = "made for the tests of the whole daemon")]
 mod raw;
 mod record;
@@ -204,7 +204,7 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number")))
 }
 
-/// `SCHEDULES` of them from `SEED` on; a failure names its seed.
+/// `SCHEDULES` of them from `SEED` on; a failure names its seed. `cargo xtask simulate` runs more than the default.
 fn schedules(protocol: Protocol, default: u64) {
     let first = number("SEED", 1);
     for seed in first..first + number("SCHEDULES", default) {
@@ -215,12 +215,12 @@ fn schedules(protocol: Protocol, default: u64) {
 
 #[test]
 fn schedules_with_faults() {
-    schedules(Protocol::OrangeFs, 10_000);
+    schedules(Protocol::OrangeFs, 2_000);
 }
 
 #[test]
 fn schedules_with_faults_of_nfs() {
-    schedules(Protocol::Nfs, 3_000);
+    schedules(Protocol::Nfs, 600);
 }
 
 #[test]

@@ -1,0 +1,15 @@
+//! The integration tests of vpfs-harl, in one program: linking dozens takes longer than running them.
+
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::unwrap_used,
+    reason = "a panic is the report of a test, sizes are small, and measurements are for people"
+)]
+
+mod advise;
+mod darshan;
+mod log;
+mod memory;
+mod packed;
+mod rules;
+mod search;

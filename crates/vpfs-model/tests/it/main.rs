@@ -1,0 +1,12 @@
+//! The integration tests of vpfs-model, in one program: linking dozens takes longer than running them.
+
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::unwrap_used,
+    reason = "a panic is the report of a test, sizes are small, and measurements are for people"
+)]
+
+mod adaptive;
+mod cache;
+mod models;
+mod volume;

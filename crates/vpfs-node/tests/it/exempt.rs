@@ -1,0 +1,131 @@
+//! Applications whose requests pass at once.
+
+use std::time::Duration;
+
+use vpfs_core::{
+    AppId, AppPolicy, Bytes, Depth, Dispatch, OpKind, PolicyKind, ServerId, Settings, SlotCostTable, Time,
+};
+use vpfs_node::coordination::Message;
+use vpfs_node::{Activity, Arrival, Event, Node, NodeSettings, Outputs, RequestKey, Served};
+
+const ORDINARY: AppId = AppId(0);
+const BACKUP: AppId = AppId(1);
+const MS: Duration = Duration::from_millis(1);
+
+#[derive(Default)]
+struct Dispatched(Vec<RequestKey>);
+
+impl Outputs<()> for Dispatched {
+    fn transmit(&mut self, _: impl Iterator<Item = (ServerId, Message)>) {}
+
+    fn dispatch(&mut self, (): &(), request: RequestKey, _: &Dispatch) {
+        self.0.push(request);
+    }
+
+    fn event(&mut self, _: Time, _: Event) {}
+}
+
+/// One request at a time, but for the backup's.
+fn node() -> Node<()> {
+    with_apps(empty())
+}
+
+fn empty() -> Node<()> {
+    let policy = Settings::new(PolicyKind::SfqD, Depth::ONE, SlotCostTable::uniform());
+    Node::new(Time::ZERO, ServerId(0), &NodeSettings { policy, metadata_cost: Bytes::kib(8), peers: None })
+}
+
+fn with_apps(mut node: Node<()>) -> Node<()> {
+    node.set_app(Time::ZERO, ORDINARY, "ordinary", &AppPolicy::default());
+    node.set_app(Time::ZERO, BACKUP, "backup", &AppPolicy { exempt: true, ..AppPolicy::default() });
+    node
+}
+
+/// Enqueues a request, and drains.
+fn send(node: &mut Node<()>, now: Time, app: AppId) -> (RequestKey, Vec<RequestKey>) {
+    let key = node.enqueue(now, (), &Arrival::new(app, OpKind::Write, 1 << 20));
+    (key, dispatched(node, now))
+}
+
+fn dispatched(node: &mut Node<()>, now: Time) -> Vec<RequestKey> {
+    let mut dispatched = Dispatched::default();
+    node.drain(now, &mut dispatched);
+    dispatched.0
+}
+
+fn writes(node: &Node<()>, now: Time, app: AppId) -> Activity {
+    node.snapshot(now).apps.into_iter().find(|found| found.app == app).unwrap().account.write
+}
+
+#[test]
+fn their_requests_pass_all_others_and_are_counted() {
+    let mut node = node();
+    let (first, passed) = send(&mut node, Time::ZERO, ORDINARY);
+    assert_eq!(passed, [first]);
+    assert_eq!(send(&mut node, Time::ZERO, ORDINARY).1, [], "the depth is one");
+    let mut now = Time::ZERO;
+    for _ in 0..20 {
+        let (key, passed) = send(&mut node, now, BACKUP);
+        assert_eq!(passed, [key]);
+        assert_eq!(writes(&node, now, BACKUP).outstanding, 1);
+        let since = now;
+        now = now + MS;
+        node.correct_cost(now, key, 7);
+        node.complete(now, key, &Served { bytes: 7, ..Served::new(OpKind::Write, since, since) });
+        assert_eq!(dispatched(&mut node, now), [], "it had no slot that others could take");
+    }
+    let Activity { queued, outstanding, requests, bytes, waited, served, .. } = writes(&node, now, BACKUP);
+    assert_eq!((queued, outstanding, requests, bytes), (0, 0, 20, 140));
+    assert_eq!((waited.sum, served.sum), (Duration::ZERO, 20 * MS));
+    node.complete(now, first, &Served { bytes: 1, ..Served::new(OpKind::Write, Time::ZERO, Time::ZERO) });
+    assert_eq!(dispatched(&mut node, now).len(), 1);
+}
+
+/// As when a connection ends before, or while, its request is in the storage, or its client stalls.
+#[test]
+fn they_end_in_every_way() {
+    let mut node = node();
+    let before = node.enqueue(Time::ZERO, (), &Arrival::new(BACKUP, OpKind::Write, 1));
+    node.cancel(Time::ZERO, before);
+    assert_eq!(dispatched(&mut node, Time::ZERO), []);
+    let (inside, _) = send(&mut node, Time::ZERO, BACKUP);
+    node.cancel(Time::ZERO, inside);
+    let (stalled, _) = send(&mut node, Time::ZERO, BACKUP);
+    assert_eq!(node.release(Time::ZERO, stalled), BACKUP);
+    node.complete(Time::ZERO + MS, stalled, &Served::new(OpKind::Write, Time::ZERO, Time::ZERO));
+    let Activity { queued, outstanding, .. } = writes(&node, Time::ZERO + MS, BACKUP);
+    assert_eq!((queued, outstanding, node.is_idle()), (0, 0, true));
+}
+
+/// A reload makes an application exempt, or ordinary again, while it has requests.
+#[test]
+fn what_counts_is_how_a_request_arrived() {
+    let mut node = node();
+    let (ordinary, _) = send(&mut node, Time::ZERO, ORDINARY);
+    let (exempt, _) = send(&mut node, Time::ZERO, BACKUP);
+    node.set_app(Time::ZERO, ORDINARY, "ordinary", &AppPolicy { exempt: true, ..AppPolicy::default() });
+    node.set_app(Time::ZERO, BACKUP, "backup", &AppPolicy::default());
+    for key in [ordinary, exempt] {
+        node.complete(Time::ZERO + MS, key, &Served::new(OpKind::Write, Time::ZERO, Time::ZERO));
+    }
+    assert!(node.is_idle());
+    let (first, passed) = send(&mut node, Time::ZERO + MS, BACKUP);
+    assert_eq!(passed, [first]);
+    assert_eq!(send(&mut node, Time::ZERO + MS, BACKUP).1, []);
+}
+
+/// A simulator dispatches as the daemon does.
+#[test]
+fn without_accounts_the_same_requests_pass() {
+    let [mut with, mut without] = [node(), with_apps(empty().without_accounts())];
+    let run = |node: &mut Node<()>| {
+        let sent = [ORDINARY, ORDINARY, BACKUP, ORDINARY, BACKUP].map(|app| send(node, Time::ZERO, app));
+        let now = Time::ZERO + MS;
+        node.complete(now, sent[0].0, &Served { bytes: 1, ..Served::new(OpKind::Write, Time::ZERO, Time::ZERO) });
+        node.cancel(now, sent[3].0);
+        node.release(now, sent[2].0);
+        (sent.map(|(_, passed)| passed), dispatched(node, now), node.queued(), node.outstanding())
+    };
+    assert_eq!(run(&mut with), run(&mut without));
+    assert_eq!((with.snapshot(Time::ZERO + MS).apps.len(), without.snapshot(Time::ZERO + MS).apps.len()), (2, 0));
+}

@@ -1,0 +1,13 @@
+//! The integration tests of vpfs-node, in one program: linking dozens takes longer than running them.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a panic is the report of a test, sizes are small, and measurements are for people"
+)]
+
+mod coordination;
+mod exempt;
+mod node;
+mod snapshot;
+mod totals;

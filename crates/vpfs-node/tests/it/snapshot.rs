@@ -1,0 +1,237 @@
+//! What a node shows of its applications, where the answer is known.
+
+use std::time::Duration;
+
+use vpfs_core::{AppId, AppPolicy, Bytes, Cap, Depth, Dispatch, OpKind, PolicyKind, Rule, ServerId, Settings};
+use vpfs_core::{SlotCostTable, Time};
+use vpfs_node::coordination::Message;
+use vpfs_node::{AppAccount, Arrival, Event, Node, NodeSettings, Outputs, RequestKey, Served};
+use vpfs_node::{Situation, StorageTimes, WaitedFor};
+
+const LARGE: AppId = AppId(0);
+const SMALL: AppId = AppId(1);
+const OTHER: AppId = AppId(2);
+const MS: Duration = Duration::from_millis(1);
+
+/// Storage that serves one request after another: 9 ms for each of [`LARGE`], 1 ms for others, or longer while it is
+/// slower.
+struct Storage {
+    node: Node<Waiting>,
+    slower: u32,
+    now: Time,
+    dispatched: Dispatched,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    app: AppId,
+    arrived: Time,
+}
+
+#[derive(Default)]
+struct Dispatched(Vec<(RequestKey, Waiting)>);
+
+impl Outputs<Waiting> for Dispatched {
+    fn transmit(&mut self, messages: impl Iterator<Item = (ServerId, Message)>) {
+        assert_eq!(messages.count(), 0, "it has no peers");
+    }
+
+    fn dispatch(&mut self, &waiting: &Waiting, request: RequestKey, _: &Dispatch) {
+        self.0.push((request, waiting));
+    }
+
+    fn event(&mut self, _: Time, _: Event) {}
+}
+
+impl Storage {
+    fn new(policy: PolicyKind, depth: Depth) -> Self {
+        let policy = Settings::new(policy, depth, SlotCostTable::uniform());
+        let settings = NodeSettings { policy, metadata_cost: Bytes::kib(8), peers: None };
+        let node = Node::new(Time::ZERO, ServerId(0), &settings);
+        Self { node, slower: 1, now: Time::ZERO, dispatched: Dispatched::default() }
+    }
+
+    fn enqueue(&mut self, app: AppId) -> RequestKey {
+        let bytes = if app == LARGE { 9 << 16 } else { 1 << 16 };
+        let waiting = Waiting { app, arrived: self.now };
+        let key = self.node.enqueue(self.now, waiting, &Arrival::new(app, OpKind::Write, bytes));
+        self.node.drain(self.now, &mut self.dispatched);
+        key
+    }
+
+    /// The request in the storage is served, and its application sends another one.
+    fn serve(&mut self) {
+        let (key, Waiting { app, arrived }) = self.dispatched.0.remove(0);
+        let began = self.now;
+        self.now = self.now + self.slower * if app == LARGE { 9 * MS } else { MS };
+        self.node.complete(self.now, key, &Served { bytes: 1, ..Served::new(OpKind::Write, arrived, began) });
+        self.node.drain(self.now, &mut self.dispatched);
+        self.enqueue(app);
+    }
+
+    fn account(&self, app: AppId) -> AppAccount {
+        let apps = self.node.snapshot(self.now).apps;
+        apps.into_iter().find(|found| found.app == app).unwrap().account
+    }
+}
+
+fn behind(waited: &WaitedFor, app: AppId) -> Duration {
+    waited.apps.iter().find(|(found, _)| *found == app).map_or(Duration::ZERO, |(_, time)| *time)
+}
+
+fn times(account: &AppAccount, situation: Situation) -> StorageTimes {
+    *account.in_storage.iter().find(|times| times.situation == situation).unwrap()
+}
+
+/// A small request is served after each large one, and arrives just when one has begun.
+#[test]
+fn who_waits_for_whom() {
+    let mut storage = Storage::new(PolicyKind::SfqD, Depth::ONE);
+    for app in [LARGE, LARGE, LARGE, LARGE, SMALL] {
+        storage.enqueue(app);
+    }
+    (0..4000).for_each(|_| storage.serve());
+    let [large, small] = [LARGE, SMALL].map(|app| storage.account(app));
+    let waited = small.write.waited.sum;
+    assert!(small.write.requests > 300, "{}", small.write.requests);
+    assert_eq!(behind(&small.behind, SMALL), Duration::ZERO, "it has one request at a time");
+    assert!(behind(&small.behind, LARGE) >= waited, "the latest wait may not have ended: {small:?}");
+    assert_eq!(small.last_wait.unwrap().behind, Some(LARGE));
+    // It arrives with the end of a large one. Until it is dispatched, three large ones are, and a small one before and
+    // after each of them.
+    let [own, other] = [LARGE, SMALL].map(|app| behind(&large.behind, app).as_secs_f64());
+    let (found, due) = (own / (own + other), 27.0 / 31.0);
+    assert!((found - due).abs() < 0.002, "{found} instead of {due}");
+}
+
+/// A small request goes to the storage beside a large one, and comes back at once: what waits then waits for the large
+/// one, although the small one was dispatched later.
+#[test]
+fn nobody_waits_for_who_has_left() {
+    let mut storage = Storage::new(PolicyKind::SfqD, Depth::new(2).unwrap());
+    storage.enqueue(LARGE);
+    let small = storage.enqueue(SMALL);
+    let waiting = [SMALL, SMALL].map(|_| storage.enqueue(OTHER));
+    storage.node.complete(storage.now, small, &Served::new(OpKind::Write, storage.now, storage.now));
+    storage.node.drain(storage.now, &mut storage.dispatched);
+    storage.node.cancel(storage.now, waiting[0]);
+    storage.now = storage.now + 8 * MS;
+    storage.node.drain(storage.now, &mut storage.dispatched);
+    let waited = storage.account(OTHER).last_wait.unwrap();
+    assert_eq!((waited.behind, waited.time), (Some(LARGE), 8 * MS));
+}
+
+/// A job has ended, and another one gets its number.
+#[test]
+fn nothing_is_left_of_an_application_that_is_forgotten() {
+    let mut storage = Storage::new(PolicyKind::SfqD, Depth::ONE);
+    let key = storage.enqueue(LARGE);
+    let small = storage.enqueue(SMALL);
+    assert!(!storage.node.is_idle_for(LARGE));
+    storage.now = storage.now + 9 * MS;
+    for key in [key, small] {
+        storage.node.complete(storage.now, key, &Served::new(OpKind::Write, storage.now, storage.now));
+        storage.node.drain(storage.now, &mut storage.dispatched);
+    }
+    assert_eq!(behind(&storage.account(SMALL).behind, LARGE), 9 * MS);
+    assert!(storage.node.is_idle_for(LARGE));
+    storage.node.forget_app(storage.now, LARGE);
+    assert_eq!(storage.node.snapshot(storage.now).apps.len(), 1);
+    let small = storage.account(SMALL);
+    assert_eq!((behind(&small.behind, LARGE), small.behind.others), (Duration::ZERO, 9 * MS), "no time is lost");
+    storage.dispatched.0.clear();
+    storage.enqueue(LARGE);
+    storage.serve();
+    assert_eq!(storage.account(LARGE).write.requests, 1);
+}
+
+/// Under `fifo`, all wait inside the storage: a small request there for sixteen large ones, and a large one for fifteen
+/// others and a small one.
+#[test]
+fn who_waits_for_whom_inside_the_storage() {
+    let mut storage = Storage::new(PolicyKind::Fifo, Depth::ONE);
+    storage.enqueue(SMALL);
+    (0..3000).for_each(|_| storage.serve());
+    let alone = storage.account(SMALL);
+    (0..16).for_each(|_| _ = storage.enqueue(LARGE));
+    (0..17 * 1000).for_each(|_| storage.serve());
+    let [small, large] = [SMALL, LARGE].map(|app| storage.account(app));
+    let [before, after] = [&alone, &small].map(|account| times(account, Situation::Alone));
+    let quiet = before.quiet.unwrap();
+    assert_eq!((quiet.time, quiet.own, before.own), (MS, MS, before.time), "alone, all is its own");
+    assert_eq!(after.quiet, before.quiet);
+    let beside = times(&small, Situation::Beside);
+    let requests = u32::try_from(beside.requests).unwrap();
+    assert_eq!((requests, beside.own, beside.slower_since), (1000, requests * MS, None));
+    let excess = beside.time - requests * quiet.time;
+    assert_eq!(behind(&small.behind_in_storage, LARGE), excess, "all of it, as it has one request at a time");
+    assert_eq!((small.waits, small.held), (<_>::default(), Duration::ZERO));
+    let [own, other] = [LARGE, SMALL].map(|app| behind(&large.behind_in_storage, app).as_secs_f64());
+    let (found, due) = (other / (own + other), 1.0 / (15.0 * 9.0 + 1.0));
+    assert!((found - due).abs() < 0.002, "{found} instead of {due}");
+}
+
+#[test]
+fn storage_that_becomes_slower_is_noticed_whatever_others_do() {
+    let mut storage = Storage::new(PolicyKind::Fifo, Depth::ONE);
+    for app in [LARGE, LARGE, SMALL] {
+        storage.enqueue(app);
+    }
+    let slower_since =
+        |storage: &Storage| [SMALL, LARGE].map(|app| times(&storage.account(app), Situation::Beside).slower_since);
+    (0..3000).for_each(|_| storage.serve());
+    (0..8).for_each(|_| _ = storage.enqueue(LARGE));
+    (0..3000).for_each(|_| storage.serve());
+    assert_eq!(slower_since(&storage), [None; 2], "there is only more of it");
+    storage.slower = 3;
+    let began = storage.now;
+    (0..3000).for_each(|_| storage.serve());
+    for since in slower_since(&storage) {
+        let late = since.unwrap().nanos_since(began);
+        assert!(late < 10_000_000_000, "{since:?}, {began:?}");
+    }
+    storage.slower = 1;
+    (0..3000).for_each(|_| storage.serve());
+    assert_eq!(slower_since(&storage), [None; 2]);
+}
+
+#[test]
+fn a_cap_is_known_as_the_reason() {
+    let mut storage = Storage::new(PolicyKind::SfqD, Depth::ONE);
+    let policy = AppPolicy { cap: Cap::new(1 << 16, Bytes(1)), ..AppPolicy::default() };
+    storage.node.set_app(Time::ZERO, SMALL, "small", &policy);
+    storage.enqueue(SMALL);
+    storage.serve();
+    assert!(storage.dispatched.0.is_empty(), "a second has to pass");
+    assert_eq!((storage.account(SMALL).last_wait, storage.account(SMALL).write.queued), (None, 1));
+    storage.now = storage.node.poll_timeout().unwrap();
+    storage.node.handle_timeout(storage.now);
+    storage.node.drain(storage.now, &mut storage.dispatched);
+    let account = storage.account(SMALL);
+    let wait = account.last_wait.unwrap();
+    assert_eq!((wait.rule, wait.behind, account.held), (Rule::Cap, None, wait.time));
+    assert!(wait.time > 900 * MS && account.behind == WaitedFor::default(), "{account:?}");
+    assert_eq!(account.waits[Rule::Cap as usize], wait.time);
+    assert_eq!(account.policy.cap, policy.cap);
+}
+
+#[test]
+fn what_is_queued_and_outstanding_is_counted_by_kind() {
+    let mut storage = Storage::new(PolicyKind::SfqD, Depth::ONE);
+    let [first, second, third] = [SMALL; 3].map(|app| storage.enqueue(app));
+    let counts = |storage: &Storage| {
+        let write = storage.account(SMALL).write;
+        (write.queued, write.outstanding, write.requests)
+    };
+    assert_eq!(counts(&storage), (2, 1, 0));
+    storage.node.cancel(storage.now, second);
+    assert_eq!(counts(&storage), (1, 1, 0));
+    storage.node.release(storage.now, first);
+    storage.node.drain(storage.now, &mut storage.dispatched);
+    assert_eq!(counts(&storage), (0, 1, 0), "a released request waits for its client");
+    for key in [first, third] {
+        storage.node.complete(storage.now, key, &Served::new(OpKind::Write, Time::ZERO, Time::ZERO));
+    }
+    assert_eq!(counts(&storage), (0, 0, 2));
+    assert_eq!(storage.account(SMALL).activities()[0].requests, 0, "none of them reads");
+}

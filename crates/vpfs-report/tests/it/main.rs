@@ -1,0 +1,3 @@
+//! The integration tests of vpfs-report, in one program: linking dozens takes longer than running them.
+
+mod report;

@@ -1,0 +1,22 @@
+//! The integration tests of vpfs-session, in one program: linking dozens takes longer than running them.
+
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::unwrap_used,
+    reason = "a panic is the report of a test, sizes are small, and measurements are for people"
+)]
+
+mod common;
+mod endings;
+mod exempt;
+mod hostile;
+mod incomplete;
+mod limits;
+mod nfs;
+mod operations;
+mod overdue;
+mod refusals;
+mod rewriting;
+mod stalls;
+mod suspend;
+mod unread;

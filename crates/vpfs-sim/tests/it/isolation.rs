@@ -1,0 +1,354 @@
+//! The guarantees of the policy `isolation`, on models of a disk, of flash and of volumes, with no configuration but
+//! weights.
+//!
+//! `cargo test --release -p vpfs-sim --test isolation -- --nocapture` prints the measurements.
+
+use std::time::Duration;
+
+use crate::common::{ior, run};
+use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable, Weight};
+use vpfs_model::device::{DeviceProfile, HddProfile, VolumeProfile};
+use vpfs_model::plan::{Interactive, Ior, Phase};
+use vpfs_sim::{App, Layout, LinkProfile, PolicySpec, Results, Scenario, ServerGroup};
+
+/// A small application that thinks between its calls, beside twelve writers.
+#[derive(Clone)]
+struct Case {
+    device: DeviceProfile,
+    servers: u32,
+    small_processes: u32,
+    think: Duration,
+    large_kib: u32,
+    large_processes: u32,
+    weights: (u32, u32),
+    /// Promised to the small application.
+    latency: Option<Duration>,
+}
+
+impl Case {
+    fn on(device: DeviceProfile) -> Self {
+        let think = Duration::from_millis(2);
+        Self {
+            device,
+            servers: 1,
+            small_processes: 1,
+            think,
+            large_kib: 1024,
+            large_processes: 12,
+            weights: (1, 1),
+            latency: None,
+        }
+    }
+
+    fn spread(self, servers: u32) -> Self {
+        Self { servers, small_processes: 4, ..self }
+    }
+
+    fn small(&self) -> App {
+        let plan = Interactive { think: self.think, ..random_writes(self.small_processes, 4) };
+        App { latency: self.latency, ..app("small", plan, self.small_processes, self.weights.0) }
+    }
+
+    fn large(&self) -> App {
+        let plan = Ior {
+            transfer_bytes: (self.large_kib << 10) * self.servers,
+            block_bytes: 128 << 20,
+            ..ior(self.large_processes)
+        };
+        app("large", plan, self.large_processes, self.weights.1)
+    }
+
+    fn run(&self, kind: PolicyKind, apps: Vec<App>) -> Results {
+        let link = LinkProfile { bytes_per_second: 10_000_000_000, latency: Duration::from_micros(20) };
+        let group = ServerGroup { link, ..ServerGroup::new(self.servers, self.device.clone()) };
+        let settings = Settings::new(kind, Depth::new(14).unwrap(), SlotCostTable::default());
+        let scenario = Scenario {
+            duration: Some(Duration::from_secs(40)),
+            servers: vec![group],
+            trace: true,
+            apps,
+            ..Scenario::default()
+        };
+        run(&scenario, &PolicySpec::new("policy", settings))
+    }
+
+    /// The results of both under `kind`, each relative to running alone.
+    fn kept(&self, kind: PolicyKind) -> Kept {
+        let alone = |app: App| Measured::of(&self.run(PolicyKind::Fifo, vec![app]), 0);
+        let (small_alone, large_alone) = (alone(self.small()), alone(self.large()));
+        let together = self.run(kind, vec![self.small(), self.large()]);
+        let (small, large) = (Measured::of(&together, 0), Measured::of(&together, 1));
+        Kept {
+            small: small.rate / small_alone.rate,
+            large: large.rate / large_alone.rate,
+            mean: small.mean / small_alone.mean,
+            p90_ms: small.p90 * 1e3,
+            p99_ms: small.p99 * 1e3,
+        }
+    }
+}
+
+fn app(name: &str, plan: impl Into<vpfs_sim::Workload>, nodes: u32, weight: u32) -> App {
+    let (weight, layout) = (Weight::new(weight).unwrap(), Layout::striped(64 << 10));
+    App { weight, nodes, layout, phases: vec![Phase::Write], ..App::new(name, plan) }
+}
+
+/// Processes that write all the time, at random offsets.
+fn random_writes(processes: u32, kib: u32) -> Interactive {
+    Interactive {
+        processes,
+        transfer_bytes: kib << 10,
+        file_bytes: 256 << 20,
+        think: Duration::ZERO,
+        time: Duration::MAX,
+        read: false,
+        seed: 1,
+    }
+}
+
+/// Results relative to running alone.
+#[derive(Debug)]
+struct Kept {
+    small: f64,
+    large: f64,
+    mean: f64,
+    p90_ms: f64,
+    p99_ms: f64,
+}
+
+/// An application's results after ten seconds of warm-up.
+struct Measured {
+    rate: f64,
+    mean: f64,
+    p90: f64,
+    p99: f64,
+}
+
+impl Measured {
+    fn of(results: &Results, app: u32) -> Self {
+        let warm = Duration::from_secs(10);
+        let calls = results.trace.iter().filter(|call| call.app == app && call.finished > warm);
+        let mut latencies: Vec<f64> = calls.map(|call| (call.finished - call.issued).as_secs_f64()).collect();
+        latencies.sort_by(f64::total_cmp);
+        let count = latencies.len();
+        assert!(count > 0, "application {app} stands still");
+        let rate = count as f64 / (results.elapsed - warm).as_secs_f64();
+        let mean = latencies.iter().sum::<f64>() / count as f64;
+        Self { rate, mean, p90: latencies[count * 90 / 100], p99: latencies[count * 99 / 100] }
+    }
+}
+
+fn one_head() -> DeviceProfile {
+    DeviceProfile::Hdd(HddProfile::ONE_HEAD)
+}
+
+fn throttled() -> DeviceProfile {
+    DeviceProfile::Volume(VolumeProfile::THROTTLED_DISK)
+}
+
+fn cloud() -> DeviceProfile {
+    DeviceProfile::Volume(VolumeProfile::CLOUD)
+}
+
+/// Prints what both keep, and asserts that it is at least `small` and `large`.
+fn assert_kept(name: &str, case: &Case, small: f64, large: f64) -> Kept {
+    let kept = case.kept(PolicyKind::Isolation);
+    println!("{name:40} {kept:?}");
+    assert!(kept.small >= small, "{name}: {kept:?}");
+    assert!(kept.large >= large, "{name}: {kept:?}");
+    kept
+}
+
+/// One head serves one request after another: each application gets its weight's share of the time, and does about as
+/// well as if the rest of the time were not used.
+#[test]
+fn on_a_disk_both_get_their_share() {
+    for (weights, small, large) in [((1, 1), 0.5, 0.45), ((4, 1), 0.75, 0.18), ((1, 4), 0.25, 0.72)] {
+        let case = Case { weights, ..Case::on(one_head()) };
+        let kept = assert_kept(&format!("disk {weights:?}"), &case, small, large);
+        // One write of 1 MiB takes 22.5 ms; the small request waits for at most two of them and takes 5 ms itself.
+        assert!(kept.p99_ms <= 50.0, "{kept:?}");
+    }
+    assert_kept("disk, think 0.2 ms", &Case { think: Duration::from_micros(200), ..Case::on(one_head()) }, 0.48, 0.45);
+    // Alone this writer needs no seeks, so with half of the time it reaches 0.39 of its rate alone.
+    assert_kept("disk, one writer", &Case { large_processes: 1, ..Case::on(one_head()) }, 0.45, 0.35);
+}
+
+/// A volume has several limits, so together the applications get more than the share of each.
+#[test]
+fn on_a_volume_the_small_one_hardly_notices() {
+    for (name, device, small, large) in [("throttled", throttled(), 0.78, 0.85), ("cloud", cloud(), 0.92, 0.9)] {
+        for weights in [(1, 1), (4, 1), (1, 4)] {
+            // Bulk with four fifths of the weight may slow it down more, and bulk with one fifth be slowed down more.
+            let small = if weights == (1, 4) { small * 0.85 } else { small };
+            let large = if weights == (4, 1) { large * 0.7 } else { large };
+            assert_kept(&format!("{name} {weights:?}"), &Case { weights, ..Case::on(device.clone()) }, small, large);
+        }
+    }
+    let kept = assert_kept("cloud", &Case::on(cloud()), 0.92, 0.9);
+    assert!(kept.mean <= 2.0, "{kept:?}");
+}
+
+#[test]
+fn on_flash_the_small_one_hardly_notices_small_bulk() {
+    let kept = assert_kept("flash, 256 KiB", &Case { large_kib: 256, ..Case::on(DeviceProfile::ssd()) }, 0.85, 0.6);
+    assert!(kept.mean <= 2.5, "{kept:?}");
+    // A write of 1 MiB keeps all channels busy for five times as long as a small one.
+    assert_kept("flash, 1 MiB", &Case::on(DeviceProfile::ssd()), 0.7, 0.43);
+}
+
+/// Each server sees the small application only every few milliseconds.
+#[test]
+fn it_holds_over_many_servers() {
+    for servers in [4, 16] {
+        let on = |device| Case::on(device).spread(servers);
+        assert_kept(&format!("disk x {servers}"), &on(one_head()), 0.4, 0.4);
+        assert_kept(&format!("throttled x {servers}"), &on(throttled()), 0.8, 0.85);
+        assert_kept(&format!("cloud x {servers}"), &on(cloud()), 0.9, 0.9);
+        assert_kept(&format!("flash x {servers}"), &on(DeviceProfile::ssd()), 0.7, 0.4);
+    }
+}
+
+/// A writer owes the small application 32 of 33 parts, but that asks for a third of what the disks can do.
+#[test]
+fn what_others_leave_is_found_within_seconds() {
+    let think = Duration::from_millis(10);
+    let case = Case { weights: (32, 1), think, ..Case::on(throttled()).spread(4) };
+    let first_calls = |results: &Results, app| {
+        let first = Duration::from_secs(15);
+        results.trace.iter().filter(|call| call.app == app && call.finished < first).count() as f64
+    };
+    let alone = case.run(PolicyKind::Fifo, vec![case.large()]);
+    let together = case.run(PolicyKind::Isolation, vec![case.small(), case.large()]);
+    let large = first_calls(&together, 1) / first_calls(&alone, 0);
+    println!("large, first 15 s: {large}");
+    assert!(large >= 0.3, "{large}");
+}
+
+/// An application that asks each of sixteen servers so rarely, beside large requests, that none of them would wait for
+/// it.
+#[test]
+fn an_application_with_rare_requests_is_protected() {
+    let rare = Case { servers: 16, ..Case::on(throttled()) };
+    assert_kept("throttled x 16, one process", &rare, 0.85, 0.9);
+}
+
+/// Calls that keep a disk busy for 75 and 285 ms, at every server.
+#[test]
+fn long_writes_let_others_in_between() {
+    for large_kib in [4096, 16384] {
+        let long = Case { servers: 4, large_kib, ..Case::on(one_head()) };
+        let kept = assert_kept(&format!("disk x 4, {large_kib} KiB"), &long, 0.42, 0.42);
+        assert!(kept.p99_ms <= 50.0, "{kept:?}");
+    }
+}
+
+/// An application that tolerates more latency leaves more to bulk.
+#[test]
+fn a_latency_target_is_kept_and_no_more_than_that() {
+    let best = Case::on(throttled()).spread(4);
+    let target = Case { latency: Some(Duration::from_millis(40)), ..best.clone() };
+    let (best, kept) = (best.kept(PolicyKind::Isolation), target.kept(PolicyKind::Isolation));
+    println!("as good as it gets {best:?}, within 40 ms {kept:?}");
+    assert!(kept.large >= best.large && kept.small <= best.small, "{best:?} {kept:?}");
+    assert!(kept.p90_ms <= 40.0, "{kept:?}");
+}
+
+/// Other policies do not keep this promise, so the test can fail.
+#[test]
+fn others_do_not_isolate() {
+    for kind in [PolicyKind::Fifo, PolicyKind::SfqDPlus] {
+        let kept = Case::on(throttled()).spread(4).kept(kind);
+        assert!(kept.small < 0.05, "{kind:?}: {kept:?}");
+    }
+}
+
+#[test]
+fn alone_bulk_loses_nothing() {
+    let devices =
+        [("disk", one_head()), ("flash", DeviceProfile::ssd()), ("throttled", throttled()), ("cloud", cloud())];
+    for (name, device) in devices {
+        for large_kib in [256, 1024, 4096] {
+            let case = Case { large_kib, ..Case::on(device.clone()) };
+            let rate = |kind| Measured::of(&case.run(kind, vec![case.large()]), 0).rate;
+            let relative = rate(PolicyKind::Isolation) / rate(PolicyKind::Fifo);
+            println!("{name} {large_kib} KiB: {relative:.3}");
+            assert!(relative >= 0.97, "{name} {large_kib} KiB: {relative}");
+        }
+    }
+}
+
+/// Two applications that always have 64 (12 of the largest) requests pending, of any two sizes.
+#[test]
+fn backlogged_applications_share_device_time_by_weight() {
+    let (disk, flash, volume) = (Case::on(one_head()), Case::on(DeviceProfile::ssd()), Case::on(throttled()));
+    let pairs = [
+        (&disk, (4, 16384), (1, 1)),
+        (&disk, (4, 1024), (1, 1)),
+        (&disk, (4, 1024), (8, 1)),
+        (&disk, (64, 128), (32, 1)),
+        (&disk, (128, 1024), (1, 8)),
+        (&flash, (4, 64), (8, 1)),
+        (&flash, (4, 64), (32, 1)),
+        (&flash, (4, 1024), (1, 1)),
+        (&flash, (64, 128), (1, 1)),
+        (&flash, (64, 1024), (8, 1)),
+        (&flash, (64, 16384), (1, 1)),
+        (&flash, (128, 1024), (1, 1)),
+        (&flash, (1024, 1024), (8, 1)),
+        (&flash, (1024, 4096), (8, 1)),
+        (&volume, (4, 1024), (1, 1)),
+        (&volume, (4, 1024), (8, 1)),
+        (&volume, (64, 1024), (8, 1)),
+    ];
+    for (case, sizes, weights) in pairs {
+        let backlogged = |name: &str, kib: u32, weight| {
+            let processes = if kib > 4096 { 12 } else { 64 };
+            app(name, random_writes(processes, kib), processes, weight)
+        };
+        let first = || backlogged("first", sizes.0, weights.0);
+        let second = || backlogged("second", sizes.1, weights.1);
+        // The device time of a request is the time that it takes without other requests.
+        let alone = |app: App| Measured::of(&case.run(PolicyKind::Isolation, vec![app]), 0).rate;
+        let together = case.run(PolicyKind::Isolation, vec![first(), second()]);
+        let time = |index, app: App| Measured::of(&together, index).rate / alone(app);
+        let (a, b) = (time(0, first()), time(1, second()));
+        let owed = f64::from(weights.0) / f64::from(weights.0 + weights.1);
+        println!("{sizes:?} KiB {weights:?}: {a:.3} {b:.3} of the time");
+        if matches!(case.device, DeviceProfile::Volume(_)) {
+            // Part of one of two limits may be left over, and any application may use it.
+            assert!(a >= owed * 0.97 && b >= (1.0 - owed) * 0.97, "{sizes:?} {weights:?}: {a} {b}");
+        } else {
+            let ratio = a / b * f64::from(weights.1) / f64::from(weights.0);
+            assert!((0.94..=1.06).contains(&ratio), "{sizes:?} {weights:?}: {a} {b}, {ratio} of the weights");
+        }
+        // To order the requests of both, fewer are outstanding than would keep all channels busy.
+        let least = if matches!(case.device, DeviceProfile::Ssd(_)) { 0.75 } else { 0.9 };
+        assert!(a + b >= least, "{sizes:?} {weights:?}: {a} {b}");
+    }
+}
+
+/// Symptom: five processes with calls of 1 MiB got 0.30 of a disk where their weight owes them 0.20, because they have
+/// less pending than the forty of the other application. Cause: what had taken more than its share was ordered by
+/// weight for a moment, seen to take no more than its share then, and protected again.
+///
+/// Symptom: one or two processes with calls of 4 MiB got up to 0.47. Cause: while their cost was a guess they were
+/// protected, so the costs of both applications were learned from time that was divided wrongly, and then believed.
+/// By device time they are owed up to 0.24 of the bytes, because longer calls need fewer seeks.
+#[test]
+fn few_processes_with_large_calls_get_no_more_than_their_share() {
+    for (name, case) in [("one head", Case::on(one_head())), ("disk", Case::on(DeviceProfile::hdd()))] {
+        for (few, mib, most) in [(2, 1, 0.22), (5, 1, 0.22), (1, 4, 0.28), (2, 4, 0.28)] {
+            let writer = |name: &str, processes, mib: u32, weight| {
+                app(name, random_writes(processes, mib << 10), processes, weight)
+            };
+            let both = vec![writer("few", few, mib, 1), writer("many", 40, 1, 4)];
+            let results = case.run(PolicyKind::Isolation, both);
+            let [few_rate, many] = [0, 1].map(|app| Measured::of(&results, app).rate);
+            let bytes = few_rate * f64::from(mib);
+            let share = bytes / (bytes + many);
+            println!("{name}, {few} processes, {mib} MiB: {share:.3}");
+            assert!((0.16..=most).contains(&share), "{name}, {few} processes, {mib} MiB: {share}");
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! The integration tests of vpfs-sim, in one program: linking dozens takes longer than running them.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a panic is the report of a test, sizes are small, and measurements are for people"
+)]
+
+mod any_text;
+mod bounds;
+mod common;
+mod every_policy;
+mod groups;
+mod ioco;
+mod isolation;
+mod jitter;
+mod models;
+mod pace;
+mod peers;
+mod promises;
+mod restarts;
+mod scenarios;
+mod shares;
+mod stalls;
+mod strided;
+mod times;
+mod totals;
+mod transfers;

@@ -1,0 +1,302 @@
+//! Scenario files.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use vpfs_harl::LogReader;
+use vpfs_model::device::{DeviceProfile, HddProfile, VolumeProfile};
+use vpfs_sim::{Files, Layout, Region, Scenario, Simulation};
+
+fn problems(text: &str) -> String {
+    Scenario::parse("my.toml", text).unwrap_err().to_string()
+}
+
+#[test]
+fn every_scenario_parses() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let mut files = 0;
+    for folder in [folder.clone(), folder.join("figures")] {
+        let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        for path in paths.filter(|path| path.is_file()) {
+            let text = fs::read_to_string(&path).unwrap();
+            assert!(text.starts_with("# "), "{} does not say what it shows", path.display());
+            if let Err(problems) = Scenario::parse(&path.display().to_string(), &text) {
+                panic!("{problems}");
+            }
+            files += 1;
+        }
+    }
+    assert!(files >= 4, "{files}");
+}
+
+/// Symptom: an application on four of eight servers got 29 % of the sum under isolation, as if nothing were shared over
+/// servers. Cause: see `a_guess_follows_what_is_known_of_larger_requests`. Proof: the time of all servers that each
+/// application gets from the tenth second on. Bytes reveal nothing here: one call of a megabyte is four requests for
+/// the first application and eight for the second, and requests of half the size take more than half as long. Which
+/// seed it is must not matter: for some of them the application on all servers was protected at those where it waited
+/// least.
+#[test]
+fn isolation_shares_the_time_of_all_servers() {
+    let text = include_str!("../../../../scenarios/skewed-placement.toml");
+    let alone = [text.find("[[app]]\nname = \"half\"").unwrap(), text.find("[[app]]\nname = \"all\"").unwrap()];
+    let half_alone = rates(&text[..alone[1]])[0];
+    let all_alone = rates(&format!("{}{}", &text[..alone[0]], &text[alone[1]..]))[0];
+    let ratio = |text: &str| {
+        let together = rates(text);
+        (together[0] / half_alone * 4.0) / (together[1] / all_alone * 8.0)
+    };
+    // Where seeks fall decides which of the two looks interactive at first: one seed proves nothing.
+    let mean = |text: &str| {
+        let seeded = |seed: u64| ratio(&text.replacen("seed = 1\n", &format!("seed = {seed}\n"), 1));
+        (1..=8).map(seeded).sum::<f64>() / 8.0
+    };
+    let local = mean(&text.replace("\"layout\" }\n\n[[app]]", "\"local\" }\n\n[[app]]"));
+    assert!(local < 0.6, "{local}");
+    let shared = mean(text);
+    assert!((0.75..1.33).contains(&shared), "{shared}");
+}
+
+/// Bytes a second of each application under isolation, from the tenth second on.
+fn rates(text: &str) -> Vec<f64> {
+    let scenario = Scenario::parse("skewed-placement.toml", text).unwrap();
+    let policy = scenario.policies.iter().find(|policy| policy.name == "isolation").unwrap();
+    let results = Simulation::new(&scenario, policy).unwrap().run().unwrap();
+    let skipped = usize::try_from(10_000 / results.interval.as_millis()).unwrap();
+    let sum = |series: &[u64]| series.iter().skip(skipped).sum::<u64>() as f64;
+    results.apps.iter().map(|app| sum(&app.bytes_series)).collect()
+}
+
+const REST: &str = r#"
+[[servers]]
+[[policy]]
+name = "fifo"
+scheduler = { policy = "fifo" }
+[[app]]
+name = "a"
+"#;
+
+#[test]
+fn a_simulation_does_not_observe() {
+    let text = "[[servers]]\ndevice = \"hdd\"\n[[policy]]\nname = \"p\"\nscheduler = { mode = \"observe\" }\n\
+                [[app]]\nname = \"a\"\nphases = [\"write\"]\nior = { processes = 1 }\n";
+    assert_eq!(
+        problems(text),
+        "my.toml:5: policy.scheduler: mode = \"observe\" is for a proxy; compare with policy = \"fifo\" here"
+    );
+}
+
+/// As in vpfs.toml, by the same code.
+#[test]
+fn minima_are_no_more_than_caps_and_those_of_shares() {
+    let text = format!(
+        "[[share]]\nname = \"p\"\nserver_min_rate = \"5MB/s\"\n{REST}share = \"p\"\ncap = \"4MB/s\"\n\
+         min_rate = \"6MB/s\"\nior = {{}}\n"
+    );
+    let expected = [
+        "my.toml:3: share.p.server_min_rate: is less than what has minima in it needs together, 6MB/s; raise it, or \
+         lower those",
+        "my.toml:13: app.min_rate: is more than its cap; lower it, or raise the cap",
+    ];
+    assert_eq!(problems(&text), expected.join("\n"));
+}
+
+#[test]
+fn problems_name_the_line_the_key_and_the_remedy() {
+    let text = format!("sed = 3\n{REST}nods = 2\nior = {{ transfer = \"3MiB\", block = \"7MiB\" }}");
+    let expected = [
+        "my.toml:1: sed: unknown key; did you mean \"seed\"?",
+        "my.toml:9: app.nods: unknown key; did you mean \"nodes\"?",
+        "my.toml:10: app.ior.block: must be a multiple of the transfer size, 3145728 bytes",
+    ];
+    assert_eq!(problems(&text), expected.join("\n"));
+    assert_eq!(
+        problems(REST),
+        "my.toml:7: app.name: needs one workload: [app.ior], [app.btio], [app.md], [app.wrf], [app.pio], [app.tile], \
+         [app.noncontig], [app.paced], [app.interactive], [app.replay]"
+    );
+    let text = REST.replace("[[servers]]", "[[servers]]\ndevice = \"floppy\"");
+    assert!(problems(&format!("{text}ior = {{}}")).starts_with("my.toml:3: servers.device: there is no device model"));
+    let text = problems(&format!(
+        "{REST}servers = \"3-1\"\nphases = [\"wirte\"]\nior = {{}}\n[[app]]\nname = \"a\"\nmd = {{}}"
+    ));
+    assert!(text.contains("my.toml:8: app.servers: \"3-1\" is not a number or a range"), "{text}");
+    assert!(text.contains("my.toml:9: app.phases: \"wirte\" is not a phase; the phases are setup, mkdir"), "{text}");
+    assert!(text.contains("my.toml:12: app.name: another application is called \"a\""), "{text}");
+    let text = problems(&format!("{}ior = {{}}", REST.replace("\"fifo\"\n", "\" \"\n")));
+    assert_eq!(text, "my.toml:4: policy.name: is empty; tables and charts need one");
+    let of = |keys: &str| problems(&format!("{REST}ior = {{}}\n{keys}"));
+    assert_eq!(of("servers = \"0-1\""), "my.toml:9: app.servers: there is no server 1 that holds data");
+    assert_eq!(
+        of("[[app]]\nname = \"b\"\ncopies = 2\nphases = [\"stat\"]\nior = {}"),
+        "my.toml:12: app.phases: its workload has none of these phases; it has create, open, write, unlink"
+    );
+    assert_eq!(
+        of("[[peers.restart]]\nat = \"1s\"\nserver = 1"),
+        "my.toml:9: peers: there is no server 1 to fail; numbers are below 1"
+    );
+    let text = problems(&format!("{REST}ior = {{}}").replace("[[servers]]", "[[servers]]\nrole = \"data\""));
+    assert!(text.ends_with("servers: there must be a server for data and one for metadata"), "{text}");
+    let text = problems("seed = 1");
+    assert!(text.contains("policy: is missing") && text.contains("app: is missing"), "{text}");
+}
+
+#[test]
+fn every_workload_can_be_simulated() {
+    let workloads = [
+        "ior = { processes = 2, block = \"2MiB\", read = \"on\", order = \"random\" }",
+        "btio = { class = \"a\", processes = 2, iterations = 2, total = \"4KB\" }",
+        "md = { processes = 2, items = 3 }",
+        "wrf = { processes = 2, minutes = 1, stats = 1 }",
+        "pio = { processes = 2, requests = 3 }",
+        "tile = { tiles_x = 2, tiles_y = 1 }",
+        "noncontig = { processes = 2 }",
+        "paced = { processes = 2, rate = \"10MB/s\", time = \"1s\" }",
+        "interactive = { processes = 2, file = \"1MiB\", time = \"1s\", read = \"on\" }",
+    ];
+    for workload in workloads {
+        let scenario = Scenario::parse("my.toml", &format!("{REST}{workload}")).unwrap();
+        let results = Simulation::new(&scenario, &scenario.policies[0]).unwrap().run().unwrap();
+        assert!(results.apps[0].calls > 5 && results.apps[0].finish.is_some(), "{workload}: {}", results.to_json());
+    }
+}
+
+/// Calls follow each other at the time of thinking plus service, and none starts after the end.
+#[test]
+fn calls_with_think_time_fill_the_run() {
+    let app = "phases = [\"read\"]\ninteractive = { processes = 3, think = \"20ms\", read = \"on\" }";
+    let text = format!("duration = \"30s\"\n{REST}{app}").replace("[[servers]]", "[[servers]]\ndevice = \"ssd\"");
+    let scenario = Scenario::parse("my.toml", &text).unwrap();
+    let results = Simulation::new(&scenario, &scenario.policies[0]).unwrap().run().unwrap();
+    let app = &results.apps[0];
+    let turn = 0.020 + app.read.mean_seconds;
+    let expected = 3.0 * 30.0 / turn;
+    assert!((app.calls as f64 / expected - 1.0).abs() < 0.02, "{} calls, {expected:.0} expected", app.calls);
+    assert_eq!((app.written_bytes, app.finish), (0, None));
+    let limited = text.replace("think =", "time = \"10s\", think =");
+    let scenario = Scenario::parse("my.toml", &limited).unwrap();
+    let results = Simulation::new(&scenario, &scenario.policies[0]).unwrap().run().unwrap();
+    let finish = results.apps[0].finish.unwrap().as_secs_f64();
+    assert!((10.0..10.1).contains(&finish), "{finish}");
+
+    let problem = |keys: &str| problems(&format!("{REST}interactive = {{ {keys} }}"));
+    assert_eq!(
+        problem("transfer = \"8KiB\", file = \"4KiB\""),
+        "my.toml:8: app.interactive.file: must be at least one transfer"
+    );
+    assert!(problem("thnik = \"1s\"").contains("did you mean \"think\"?"));
+}
+
+#[test]
+fn a_device_may_have_parameters_of_its_own() {
+    let own = "[[servers]]\nhdd = { rate = \"10MB/s\" }\ncache = { limit = \"1GiB\", background = \"512MiB\" }";
+    let text = format!("{}ior = {{}}", REST.replace("[[servers]]", own));
+    let scenario = Scenario::parse("my.toml", &text).unwrap();
+    let DeviceProfile::PageCache(cache, disk) = &scenario.servers[0].device else { panic!("{:?}", scenario.servers) };
+    assert_eq!((cache.limit_bytes, cache.resume_bytes, cache.kept_bytes), (1 << 30, 512 << 20, (15 << 30) / 4));
+    assert_eq!(**disk, DeviceProfile::Hdd(HddProfile { bytes_per_second: 10_000_000, ..HddProfile::SAS_7200 }));
+
+    let own = "[[servers]]\ndevice = \"throttled-disk\"\nvolume = { ios = 100, rate = \"5MB/s\", burst = \"0s\" }";
+    let text = format!("{}ior = {{}}", REST.replace("[[servers]]", own));
+    let scenario = Scenario::parse("my.toml", &text).unwrap();
+    let limits = VolumeProfile {
+        ios_per_second: 100,
+        bytes_per_second: 5_000_000,
+        burst: Duration::ZERO,
+        ..VolumeProfile::THROTTLED_DISK
+    };
+    assert_eq!(scenario.servers[0].device, DeviceProfile::Volume(limits));
+}
+
+#[test]
+fn regions_have_stripes_for_each_class_of_server() {
+    let servers = "[[servers]]\nname = \"disk\"\ncount = 2\ndevice = \"harl-disk\"\n[[servers]]\nname = \"flash\"\n\
+                   uniform = { read_startup_max = \"1ms\", read_startup_min = \"1ms\" }";
+    let rest = REST.replace("[[servers]]", servers);
+    let region = "[[app.region]]\nstart = \"1MiB\"\nstripes = [\"flash:64KiB\", \"disk:0B\"]";
+    let text =
+        format!("{rest}ior = {{ read = \"on\" }}\n[[app.region]]\nstripes = [\"disk:4KiB\", \"flash:8KiB\"]\n{region}");
+    let scenario = Scenario::parse("my.toml", &text).unwrap();
+    let region = |start, stripes: &[(u32, u64)]| Region { start, stripes: stripes.to_vec() };
+    let expected = [region(0, &[(0, 4096), (1, 4096), (2, 8192)]), region(1 << 20, &[(2, 65536)])];
+    assert_eq!(scenario.apps[0].layout, Layout::by_region(expected));
+    let results = Simulation::new(&scenario, &scenario.policies[0]).unwrap().run().unwrap();
+    assert_eq!(results.servers.iter().map(|server| server.bytes).sum::<u64>(), 2 * results.apps[0].written_bytes);
+    assert_eq!([0, 1].map(|server: usize| results.servers[server].bytes), [512 << 10; 2]);
+
+    let problem = |old: &str, new: &str| problems(&text.replacen(old, new, 1));
+    assert_eq!(
+        problem("disk:4KiB", "dsik:4KiB"),
+        "my.toml:16: app.region.stripes: \"dsik:4KiB\": no group of servers has this name; the names are disk, flash"
+    );
+    assert!(problem("disk:4KiB", "disk4").contains("\"disk4\": is not a class and a size such as"));
+    assert!(problem("flash:8KiB", "disk:8KiB").contains("my.toml:16: app.region.stripes: \"disk\" has two stripes"));
+    assert!(problem("flash:64KiB", "flash:0B").contains("my.toml:19: app.region.stripes: no class of servers holds"));
+    assert!(problem("1MiB", "0B").starts_with("my.toml:18: app.region.start: regions must be in the order"));
+    assert!(problem("name = \"flash\"", "name = \"disk\"").contains("another group of servers is called \"disk\""));
+    assert!(
+        problem("max = \"1ms\"", "max = \"1us\"").contains("uniform.read_startup_min: read_startup_min = 1ms exceeds")
+    );
+    assert!(problem("ior =", "strip = \"4KiB\"\nior =").contains("my.toml:14: app.strip: has no effect together with"));
+    assert_eq!(
+        problem("count = 2", "role = \"metadata\""),
+        "my.toml:15: app.region: there is no server 0 that holds data"
+    );
+}
+
+/// Two ranks that took turns of a second on a file of the log take as long on an idle server; beside another load they
+/// make the same calls, later.
+#[test]
+fn a_log_is_replayed_as_an_application() {
+    let log = "rank,op,offset,size,time,end,file\n0,w,0,1048576,3.0,3.1,a\n1,r,0,65536,3.5,3.6,b\n0,w,1048576,1048576,4.1,4.2,a\n";
+    let read = |_: &str| {
+        let mut reader = LogReader::default();
+        log.lines().try_for_each(|line| reader.line(line.as_bytes())).map_err(|error| error.to_string())?;
+        reader.finish().map_err(|error| error.to_string())
+    };
+    let files = Files { text: &|_| Err(std::io::Error::other("none")), log: &read };
+    let run = |text: &str| {
+        let scenario = Scenario::parse_with("my.toml", text, &files, |scenario| scenario).unwrap();
+        Simulation::new(&scenario, &scenario.policies[0]).unwrap().run().unwrap()
+    };
+    let text = format!("{REST}replay = {{ log = \"run.csv\" }}");
+    let alone = run(&text).apps.swap_remove(0);
+    assert_eq!((alone.written_bytes, alone.read_bytes, alone.calls), (2 << 20, 64 << 10, 3));
+    let seconds = alone.run_time().unwrap().as_secs_f64();
+    assert!((1.0..1.2).contains(&seconds), "a second between the first one's calls: {seconds}");
+    let other = "\n[[app]]\nname = \"b\"\nbackground = \"on\"\nphases = [\"write\"]\nior = { processes = 64 }";
+    let beside = run(&format!("{text}{other}")).apps.swap_remove(0);
+    assert_eq!((beside.written_bytes, beside.calls), (alone.written_bytes, 3));
+    assert!(beside.run_time() > alone.run_time());
+
+    let problem =
+        |text: &str| Scenario::parse("my.toml", &format!("{REST}replay = {{ {text} }}")).unwrap_err().to_string();
+    assert!(problem("").starts_with("my.toml:8: app.replay.log: is missing"), "{}", problem(""));
+    assert!(problem("log = \"a\"").starts_with("my.toml:8: app.replay.log: a scenario without a directory"));
+}
+
+/// The manual cannot fall behind the code. `UPDATE=1 cargo test -p vpfs-sim` rewrites it.
+#[test]
+fn the_manual_matches_the_code() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/scenarios.md");
+    let printed = vpfs_sim::scenario_manual();
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, &printed).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(committed == printed, "docs/scenarios.md is old; run UPDATE=1 cargo test -p vpfs-sim");
+}
+
+#[test]
+fn the_scenario_of_the_guide_is_valid() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/will-it-help.md");
+    let guide = std::fs::read_to_string(path).unwrap();
+    let (_, scenario) = guide.split_once("```toml my-cluster.toml\n").unwrap();
+    let (scenario, _) = scenario.split_once("```").unwrap();
+    let profile = "[scheduler]\ndepth = 12\nslot_cost = [{ up_to = \"2MiB\", slots = 4 }]\n";
+    let files = Files { text: &|_| Ok(profile.into()), log: &|_| Err("there is none".into()) };
+    let scenario = Scenario::parse_with("guide", scenario, &files, |scenario| scenario).unwrap();
+    for policy in &scenario.policies {
+        assert!(Simulation::new(&scenario, policy).is_ok());
+    }
+}

@@ -1,0 +1,305 @@
+//! Runs plans against embedded servers without a device model, over loopback.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use vpfs_model::plan::{
+    Btio, BtioClass, FileMode, Interactive, Ior, Md, MdData, MpiTileIo, Noncontig, Order, Phase, PioBench, PioPattern,
+    Plan, Wrf,
+};
+use vpfs_testbed::load::measure::{Report, WrongRead};
+use vpfs_testbed::load::run::{Connections, Run, RunError, RunOptions};
+use vpfs_testbed::{Client, ClientOptions, ClusterConfig, CreateOptions, EmbeddedCluster};
+
+async fn cluster() -> EmbeddedCluster {
+    EmbeddedCluster::start(ClusterConfig::new(4)).await.unwrap()
+}
+
+fn options(cluster: &EmbeddedCluster) -> RunOptions {
+    RunOptions {
+        client: ClientOptions::new(cluster.url()),
+        local_addresses: vec!["127.0.3.1".parse().unwrap(), "127.0.3.2".parse().unwrap()],
+        nodes: 2,
+        connections: Connections::PerNode,
+        directory: "/run".to_owned(),
+        create: CreateOptions::simple_stripe(1000),
+        overwrite: false,
+        keep: false,
+        seed: 1,
+        interval: Duration::from_millis(100),
+        trace: None,
+    }
+}
+
+fn ior() -> Ior {
+    let (file_mode, order) = (FileMode::Shared, Order::Random);
+    Ior { segments: 3, file_mode, order, read: true, read_shift: 1, fsync: true, ..Ior::writes(4, 10_007, 100_070) }
+}
+
+async fn run(plan: impl Plan + 'static, options: RunOptions) -> Result<Report, RunError> {
+    Run::prepare(Arc::new(plan), options).await?.execute().await
+}
+
+/// A run leaves nothing behind.
+async fn assert_empty(cluster: &EmbeddedCluster) {
+    let client = Client::connect(ClientOptions::new(cluster.url())).await.unwrap();
+    let left: Vec<_> = client.readdir("/").await.unwrap().into_iter().map(|entry| entry.name).collect();
+    assert!(!left.contains(&"run".to_owned()), "{left:?}");
+}
+
+#[tokio::test]
+async fn ior_moves_and_verifies_every_byte_in_every_mode() {
+    let cluster = cluster().await;
+    for file_mode in [FileMode::Shared, FileMode::PerProcess] {
+        for connections in [Connections::PerNode, Connections::PerProcess] {
+            let plan = Ior { file_mode, ..ior() };
+            let total = plan.total_bytes();
+            let report = run(plan, RunOptions { connections, ..options(&cluster) }).await.unwrap();
+            assert_eq!(report.phase(Phase::Write).map(|phase| (phase.bytes, phase.operations)), Some((total, 120)));
+            assert_eq!(report.verification.checked_bytes, total);
+            assert!(report.verification.is_clean(), "{:?}", report.verification);
+            assert_eq!(report.phase(Phase::Read).map(|phase| phase.latency.count), Some(120));
+            assert_eq!(report.timeline.samples.iter().map(|sample| sample.bytes).sum::<u64>(), 2 * total);
+        }
+    }
+    assert_empty(&cluster).await;
+}
+
+#[tokio::test]
+async fn every_transfer_is_reported_once_but_not_preparation() {
+    let cluster = cluster().await;
+    let traced = async |plan: Box<dyn Plan>| {
+        let (sender, mut receiver) = mpsc::channel(1);
+        let run = Run::prepare(plan.into(), RunOptions { trace: Some(sender), ..options(&cluster) }).await.unwrap();
+        let collect = async {
+            let mut all = Vec::new();
+            while let Some(transfer) = receiver.recv().await {
+                assert!(transfer.began <= transfer.done);
+                all.push(transfer);
+            }
+            all
+        };
+        tokio::join!(run.execute(), collect)
+    };
+    let (report, transfers) = traced(Box::new(ior())).await;
+    assert!(report.unwrap().verification.is_clean());
+    for is_write in [true, false] {
+        let mut offsets: Vec<u64> =
+            transfers.iter().filter(|one| one.is_write == is_write).map(|one| one.extent.offset).collect();
+        offsets.sort_unstable();
+        assert_eq!(offsets, (0..120).map(|number| number * 10_007).collect::<Vec<_>>());
+    }
+    assert!(transfers.iter().all(|one| one.path == "/run/file.0" && one.extent.bytes == 10_007 && one.process < 4));
+
+    // Files are filled before.
+    let plan = Interactive {
+        processes: 2,
+        transfer_bytes: 100,
+        file_bytes: 1000,
+        think: Duration::ZERO,
+        time: Duration::from_millis(20),
+        read: true,
+        seed: 1,
+    };
+    let (report, transfers) = traced(Box::new(plan)).await;
+    let calls = report.unwrap().phase(Phase::Read).map_or(0, |phase| phase.operations);
+    assert_eq!(transfers.iter().filter(|one| !one.is_write).count() as u64, calls);
+    assert_eq!(transfers.len() as u64, calls);
+}
+
+#[tokio::test]
+async fn wrong_bytes_are_found_and_located() {
+    let cluster = cluster().await;
+    let write = Ior { read: false, keep: true, ..ior() };
+    run(write, RunOptions { keep: true, ..options(&cluster) }).await.unwrap();
+    let client = Client::connect(ClientOptions::new(cluster.url())).await.unwrap();
+    let file = client.open("/run/file.0").await.unwrap();
+    let byte = client.read_at(&file, 123_456, 1).await.unwrap()[0];
+    client.write_at(&file, 123_456, Bytes::from(vec![!byte])).await.unwrap();
+    let size = client.size(&file).await.unwrap();
+    client.truncate(&file, size - 5).await.unwrap();
+
+    let report = run(Ior { write: false, ..ior() }, options(&cluster)).await.unwrap();
+    let mut examples = report.verification.examples;
+    examples.sort_by_key(|example| matches!(example, WrongRead::Length { .. }));
+    let path = "/run/file.0".to_owned();
+    let expected = [
+        WrongRead::Content { path: path.clone(), offset: 123_456, expected: byte, found: !byte, count: 1 },
+        WrongRead::Length { path, offset: size - 10_007, expected: 10_007, found: 10_002 },
+    ];
+    assert_eq!(examples, expected);
+    assert_eq!(report.verification.wrong_reads, 2);
+}
+
+#[tokio::test]
+async fn btio_alternates_io_and_computation() {
+    let cluster = cluster().await;
+    let plan = Btio {
+        processes: 6,
+        nodes: 2,
+        iterations: 3,
+        total_bytes: 6 * 3 * 4 * 320,
+        think_write: Duration::from_millis(40),
+        think_read: Duration::from_millis(20),
+        ..Btio::class(BtioClass::A)
+    };
+    let report = run(plan, options(&cluster)).await.unwrap();
+    assert_eq!(report.verification.checked_bytes, 6 * 3 * 4 * 320);
+    assert!(report.verification.is_clean());
+    assert!(report.think_seconds >= 0.18 && report.run_seconds >= report.think_seconds, "{report:?}");
+    let parts = report.io_seconds + report.think_seconds + report.wait_seconds;
+    assert!((parts / report.run_seconds - 1.0).abs() < 0.1, "{parts} of {}", report.run_seconds);
+    assert_empty(&cluster).await;
+}
+
+#[tokio::test]
+async fn full_bursts_are_large_calls_of_one_process_for_each_node() {
+    let cluster = cluster().await;
+    let plan = Btio {
+        processes: 6,
+        nodes: 2,
+        iterations: 2,
+        total_bytes: 40 << 20,
+        think_write: Duration::ZERO,
+        think_read: Duration::ZERO,
+        ..Btio::class(BtioClass::C)
+    };
+    let report = run(plan, options(&cluster)).await.unwrap();
+    assert_eq!(report.verification.checked_bytes, 40 << 20);
+    assert!(report.verification.is_clean());
+}
+
+#[tokio::test]
+async fn md_does_every_phase_and_leaves_nothing() {
+    let cluster = cluster().await;
+    for shared_directory in [false, true] {
+        let plan = Md { processes: 4, items: 25, listings: 3, shared_directory, data: None };
+        let report = run(plan, options(&cluster)).await.unwrap();
+        for (phase, operations) in [
+            (Phase::Create, 100),
+            (Phase::Stat, 100),
+            (Phase::SetTimes, 100),
+            (Phase::ListDir, 12),
+            (Phase::RemoveDir, 100),
+        ] {
+            assert_eq!(report.phase(phase).map(|phase| phase.operations), Some(operations), "{phase}");
+        }
+    }
+    assert_empty(&cluster).await;
+}
+
+/// Every byte read is verified, and the number read is that of the plan.
+async fn assert_reads(cluster: &EmbeddedCluster, plan: impl Plan + 'static, bytes: u64) -> Report {
+    let report = run(plan, options(cluster)).await.unwrap();
+    assert_eq!(report.verification.checked_bytes, bytes);
+    assert!(report.verification.is_clean());
+    assert_empty(cluster).await;
+    report
+}
+
+#[tokio::test]
+async fn patterns_of_one_shared_file_are_written_and_verified() {
+    let cluster = cluster().await;
+    for pattern in [PioPattern::Segmented, PioPattern::Strided] {
+        let plan = PioBench { request_bytes: 3001, requests: 5, pattern, ..PioBench::paper(4) };
+        assert_reads(&cluster, plan, 4 * 5 * 3001).await;
+    }
+    for collective in [false, true] {
+        let plan = MpiTileIo { row_bytes: 701, requests: 2, collective, nodes: 2, ..MpiTileIo::paper(2, 3) };
+        assert_reads(&cluster, plan, 6 * 2 * 32 * 701).await;
+    }
+    let plan = Noncontig { block_bytes: 501, requests: 2, ..Noncontig::paper(4) };
+    let report = assert_reads(&cluster, plan, 4 * 2 * 32 * 501).await;
+    let writes = report.phase(Phase::Write).map(|phase| phase.operations);
+    assert_eq!(writes, Some(4 * 2 * 32), "without list I/O, each block is a call");
+}
+
+#[tokio::test]
+async fn mixed_phases_are_run_and_verified() {
+    let cluster = cluster().await;
+    let wrf = Wrf {
+        processes: 4,
+        input_bytes: 100_000,
+        output_bytes: 400_000,
+        restart_bytes: 4_000_000,
+        forecast_minutes: 2,
+        think: Duration::ZERO,
+        transfer_min_bytes: 1000,
+        transfer_max_bytes: 100_000,
+        ..Wrf::PAPER
+    };
+    let report = assert_reads(&cluster, wrf, 100_000).await;
+    assert_eq!(report.phase(Phase::Mixed).map(|phase| phase.bytes), Some(4_400_000));
+
+    let report = run(Ior { mixed: true, read: false, ..ior() }, options(&cluster)).await.unwrap();
+    assert_eq!(report.phase(Phase::Mixed).map(|phase| phase.bytes), Some(4 * 3 * 100_070));
+    assert!(report.verification.checked_bytes > 0 && report.verification.is_clean());
+}
+
+#[tokio::test]
+async fn md_writes_and_reads_its_data() {
+    let cluster = cluster().await;
+    let data = Some(MdData { bytes: 10_001, transfer_bytes: 4000 });
+    let plan = Md { processes: 4, items: 3, listings: 1, shared_directory: false, data };
+    assert_reads(&cluster, plan, 4 * 10_001).await;
+}
+
+#[tokio::test]
+async fn an_application_with_think_time_reads_what_filled_the_file() {
+    let cluster = cluster().await;
+    let plan = Interactive {
+        processes: 4,
+        transfer_bytes: 3001,
+        file_bytes: (1 << 20) + 5000,
+        think: Duration::from_millis(2),
+        time: Duration::from_millis(200),
+        read: true,
+        seed: 1,
+    };
+    for (read, phase) in [(true, Phase::Read), (false, Phase::Write)] {
+        let report = run(Interactive { read, ..plan.clone() }, options(&cluster)).await.unwrap();
+        assert_eq!(report.phase(Phase::Setup).map(|phase| phase.bytes), Some(4 * plan.file_bytes));
+        let calls = report.phase(phase).unwrap();
+        assert!(calls.operations >= 4 && calls.bytes == calls.operations * 3001, "{calls:?}");
+        assert!(report.verification.is_clean(), "{:?}", report.verification);
+        assert_eq!(report.verification.checked_bytes, if read { calls.bytes } else { 0 });
+        assert!(report.think_seconds > 0.0);
+    }
+    assert_empty(&cluster).await;
+}
+
+#[tokio::test]
+async fn a_run_that_cannot_continue_reports_what_failed() {
+    let cluster = cluster().await;
+    let error = run(Ior { write: false, ..ior() }, options(&cluster)).await.unwrap_err();
+    assert!(matches!(&error, RunError::Call { call: "open", source, .. } if source.is_not_found()), "{error}");
+
+    let kept = || RunOptions { keep: true, ..options(&cluster) };
+    run(Ior { keep: true, ..ior() }, kept()).await.unwrap();
+    let error = run(ior(), kept()).await.unwrap_err();
+    assert!(matches!(&error, RunError::Call { call: "create", source, .. } if source.is_already_exists()), "{error}");
+    assert!(run(ior(), RunOptions { overwrite: true, ..kept() }).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_time_limit_ends_a_run_and_a_handle_watches_it() {
+    let cluster = cluster().await;
+    let time_limit = Some(Duration::from_millis(300));
+    let plan = Ior { block_bytes: 10_007, segments: 1, read: false, time_limit, ..ior() };
+    let run = Run::prepare(Arc::new(plan), options(&cluster)).await.unwrap();
+    let handle = run.handle();
+    let run = tokio::spawn(run.execute());
+    while handle.progress().is_none_or(|progress| progress.bytes == 0) {
+        assert!(!run.is_finished(), "{:?}", handle.progress());
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(handle.progress().map(|progress| progress.phase), Some(Phase::Write));
+    let report = run.await.unwrap().unwrap();
+    assert!(
+        report.run_seconds >= 0.3 && report.phase(Phase::Write).is_some_and(|phase| phase.operations > 4),
+        "{report:?}"
+    );
+    assert_empty(&cluster).await;
+}

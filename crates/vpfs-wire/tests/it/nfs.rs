@@ -1,0 +1,281 @@
+//! Views of RPC and NFSv3 against another implementation of the protocol, on captured and on generated messages, and on
+//! bytes of any kind.
+
+#[path = "../../../../fuzz/src/nfs.rs"]
+#[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
+mod fuzz;
+
+use std::fs;
+use std::path::Path;
+
+use nfs3_types::nfs3::{
+    Nfs3Option, Nfs3Result, READ3args, READ3resok, READDIRPLUS3args, READDIRPLUS3resok, WRITE3args, WRITE3resok,
+    cookieverf3, fattr3, filename3, nfs_fh3, nfsstat3, stable_how, wcc_data, writeverf3,
+};
+use nfs3_types::nfs3::{READ3resfail, READDIRPLUS3resfail, WRITE3resfail, dirlistplus3, entryplus3};
+use nfs3_types::rpc::{auth_flavor, auth_unix, call_body, msg_body, opaque_auth, rpc_msg};
+use nfs3_types::xdr_codec::{List, Opaque, Pack, Unpack};
+use proptest::prelude::*;
+use vpfs_wire::DecodeError;
+use vpfs_wire::nfs::{Access, Call, Credential, MAX_RECORD, Message, Moved, Record, Reply, listed, moved, status};
+
+/// Name, call and reply.
+fn golden() -> Vec<(String, Vec<u8>, Vec<u8>)> {
+    let bytes =
+        |hex: &str| (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect();
+    let text = include_str!("../golden-nfs/v3.txt");
+    let line = |line: &str| {
+        let [name, call, reply] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        (name.to_owned(), bytes(call), bytes(reply))
+    };
+    text.lines().map(line).collect()
+}
+
+fn pack(value: &impl Pack) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    value.pack(&mut bytes).unwrap();
+    bytes
+}
+
+/// A record of fragments as long as these, and of one with the rest.
+fn record(message: &[u8], fragments: &[usize]) -> Vec<u8> {
+    let (mut bytes, mut rest) = (Vec::new(), message);
+    for len in fragments {
+        let (fragment, left) = rest.split_at((*len).min(rest.len()));
+        bytes.extend(u32::try_from(fragment.len()).unwrap().to_be_bytes());
+        bytes.extend_from_slice(fragment);
+        rest = left;
+    }
+    bytes.extend((u32::try_from(rest.len()).unwrap() | 1 << 31).to_be_bytes());
+    bytes.extend_from_slice(rest);
+    bytes
+}
+
+fn message(bytes: &[u8]) -> &[u8] {
+    let record = Record::parse(bytes).unwrap();
+    assert_eq!((record.len, record.message_len()), (bytes.len(), bytes.len() - 4));
+    &bytes[4..]
+}
+
+fn call(message: &[u8]) -> Call<'_> {
+    let Ok(Message::Call(call)) = Message::parse(message) else { panic!("a call") };
+    call
+}
+
+fn reply(message: &[u8]) -> Reply<'_> {
+    let Ok(Message::Reply(reply)) = Message::parse(message) else { panic!("a reply") };
+    reply
+}
+
+#[test]
+fn captured_calls_are_what_another_decoder_says() {
+    for (name, bytes, _) in golden() {
+        let call = call(message(&bytes));
+        let (theirs, len) = rpc_msg::unpack(&mut &bytes[4..]).unwrap();
+        let msg_body::CALL(body) = theirs.body else { panic!("{name}") };
+        let numbers = (call.xid, call.program, call.version, call.procedure);
+        assert_eq!(numbers, (theirs.xid, body.prog, body.vers, body.proc), "{name}");
+        assert_eq!(call.arguments, Some(&bytes[4 + len..]), "{name}");
+        let Credential::Sys(user) = call.credential else { panic!("{name}") };
+        let (theirs, _) = auth_unix::unpack(&mut &body.cred.body[..]).unwrap();
+        assert_eq!((user.uid, user.gids().collect()), (theirs.uid, [vec![theirs.gid], theirs.gids].concat()), "{name}");
+    }
+}
+
+#[test]
+fn captured_accesses_and_replies() {
+    let found: Vec<_> = golden().into_iter().filter(|(name, ..)| !name.starts_with("MOUNT")).collect();
+    assert_eq!(found.len(), 11);
+    for (name, sent, answered) in found {
+        let (call, reply) = (call(message(&sent)), reply(message(&answered)));
+        assert_eq!(call.xid, reply.xid, "{name}");
+        let (access, results) =
+            (Access::parse(call.procedure, call.arguments.unwrap()).unwrap(), reply.results.unwrap());
+        match (name.as_str(), access) {
+            ("NULL", Access::Null) => continue,
+            ("READ", Access::Read { offset: 0, count, .. }) => {
+                assert!(count >= 100);
+                assert_eq!(moved(false, results), Ok(Moved { count: 100, size: Some(100) }));
+            }
+            ("WRITE", Access::Write { offset: 0, count: 100, is_unstable: true, .. }) => {
+                assert_eq!(moved(true, results), Ok(Moved { count: 100, size: Some(100) }));
+            }
+            ("READDIRPLUS", Access::List { bytes: 8192, is_plus: true, .. }) => assert_eq!(listed(true, results), 3),
+            (_, Access::Other { .. }) => {}
+            (_, access) => panic!("{name}: {access:?}"),
+        }
+        assert_eq!(access.file().unwrap().len(), 24, "{name}");
+        assert_eq!(status(results), Ok(0), "{name}");
+    }
+}
+
+/// The call of RFC 5531 for procedure 0, and other versions and programs than NFS.
+#[test]
+fn replies_without_results() {
+    for accept_stat in 1..6_u32 {
+        let words = [7, 1, 0, 0, 0, accept_stat, 3, 4];
+        let bytes: Vec<u8> = words.iter().flat_map(|word: &u32| word.to_be_bytes()).collect();
+        assert_eq!(reply(&bytes).results, None);
+    }
+    let denied: Vec<u8> = [7_u32, 1, 1, 1, 5].iter().flat_map(|word| word.to_be_bytes()).collect();
+    assert_eq!((reply(&denied).xid, reply(&denied).results), (7, None));
+}
+
+#[test]
+fn records_are_bounded() {
+    let parse = |bytes: &[u8]| Record::parse(bytes);
+    assert_eq!(parse(&[0x80]), Err(DecodeError::Incomplete { needed: 3 }));
+    assert!(matches!(parse(&[0xff; 4]), Err(DecodeError::Malformed { offset: 0, .. })));
+    let longest = u32::try_from(MAX_RECORD - 4).unwrap();
+    assert_eq!(parse(&(longest | 1 << 31).to_be_bytes()).unwrap().len, MAX_RECORD);
+    assert!(parse(&((longest + 1) | 1 << 31).to_be_bytes()).is_err());
+    let endless = vec![0; 1 << 20];
+    assert!(matches!(parse(&endless), Err(DecodeError::Malformed { .. })), "fragments without data never end");
+    let halves = record(&vec![0; MAX_RECORD], &[MAX_RECORD / 2]);
+    assert!(matches!(parse(&halves), Err(DecodeError::Malformed { offset, .. }) if offset == MAX_RECORD / 2 + 4));
+}
+
+#[test]
+fn gss_arguments_are_found_where_they_are_readable() {
+    let words = |procedure: u32, service: u32| -> Vec<u8> {
+        let words = [9, 0, 2, 100_003, 3, 1, 6, 24, 1, procedure, 5, service, 4, 77, 0, 0, 12, 5, 0xabcd];
+        words.iter().flat_map(|word: &u32| word.to_be_bytes()).collect()
+    };
+    let arguments = |procedure, service| call(&words(procedure, service)).arguments.map(<[u8]>::len);
+    assert_eq!([arguments(0, 1), arguments(0, 2), arguments(0, 3)], [Some(12), Some(4), None]);
+    assert_eq!(arguments(1, 1), None, "a handshake carries a token");
+    let words = words(0, 1);
+    let Credential::Gss(gss) = call(&words).credential else { panic!("a security context") };
+    assert_eq!((gss.number, gss.context), (5, &77_u32.to_be_bytes()[..]));
+}
+
+fn attributes(size: u64) -> fattr3 {
+    let (attributes, _) = fattr3::unpack(&mut &[[0, 0, 0, 1]; 21].concat()[..]).unwrap();
+    fattr3 { size, ..attributes }
+}
+
+fn some_or_none<T: Pack + Unpack>(value: Option<T>) -> Nfs3Option<T> {
+    value.map_or(Nfs3Option::None, Nfs3Option::Some)
+}
+
+fn handle() -> impl Strategy<Value = Vec<u8>> {
+    proptest::collection::vec(any::<u8>(), 0..=64)
+}
+
+proptest! {
+    #[test]
+    fn any_fragments_give_the_same_message(
+        message in proptest::collection::vec(any::<u8>(), 0..300),
+        fragments in proptest::collection::vec(0_usize..60, 0..20),
+        more in proptest::collection::vec(any::<u8>(), 0..10),
+    ) {
+        let bytes = record(&message, &fragments);
+        let found = Record::parse(&[&bytes[..], &more].concat()).unwrap();
+        prop_assert_eq!((found.len, found.message_len()), (bytes.len(), message.len()));
+        prop_assert_eq!(&*found.message(&bytes), &message[..]);
+        for end in 0..bytes.len() {
+            match Record::parse(&bytes[..end]) {
+                Ok(early) => {
+                    prop_assert_eq!(early, found);
+                    prop_assert!(message.starts_with(&early.message(&bytes[..end])));
+                }
+                Err(DecodeError::Incomplete { needed }) => prop_assert!(end + needed <= bytes.len()),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn calls_of_another_encoder(
+        xid: u32, uid: u32, gid: u32, gids in proptest::collection::vec(any::<u32>(), 0..=16),
+        machine in "[a-z]{0,255}", file in handle(), offset: u64, count: u32,
+        data in proptest::collection::vec(any::<u8>(), 0..200), which in 0..3,
+    ) {
+        let cred = auth_unix { stamp: 1, machinename: Opaque::owned(machine.clone().into_bytes()), uid, gid, gids: gids.clone() };
+        let cred = opaque_auth { flavor: auth_flavor::AUTH_UNIX, body: Opaque::owned(pack(&cred)) };
+        let handle = nfs_fh3 { data: Opaque::owned(file.clone()) };
+        let [read, write, list] = [6, 7, 17];
+        let (proc, arguments, expected) = match which {
+            0 => {
+                let arguments = pack(&READ3args { file: handle, offset, count });
+                (read, arguments, Access::Read { file: &file, offset, count })
+            }
+            1 => {
+                let stable = if count % 2 == 0 { stable_how::UNSTABLE } else { stable_how::FILE_SYNC };
+                let len = u32::try_from(data.len()).unwrap();
+                let arguments = WRITE3args { file: handle, offset, count: len, stable, data: Opaque::owned(data) };
+                let is_unstable = count % 2 == 0;
+                (write, pack(&arguments), Access::Write { file: &file, offset, count: len, is_unstable })
+            }
+            _ => {
+                let (cookieverf, dircount) = (cookieverf3([7; 8]), 1);
+                let arguments = READDIRPLUS3args { dir: handle, cookie: offset, cookieverf, dircount, maxcount: count };
+                (list, pack(&arguments), Access::List { file: &file, bytes: count, is_plus: true })
+            }
+        };
+        let body = call_body { rpcvers: 2, prog: 100_003, vers: 3, proc, cred, verf: opaque_auth::default() };
+        let mut bytes = pack(&rpc_msg { xid, body: msg_body::CALL(body) });
+        bytes.extend_from_slice(&arguments);
+        let found = call(&bytes);
+        prop_assert_eq!((found.xid, found.procedure), (xid, proc));
+        let Credential::Sys(user) = &found.credential else { panic!("a user") };
+        prop_assert_eq!((user.machine, user.uid), (&machine[..], uid));
+        prop_assert_eq!(user.gids().collect::<Vec<_>>(), [vec![gid], gids].concat());
+        prop_assert_eq!(Access::parse(proc, found.arguments.unwrap()), Ok(expected));
+        for end in 0..bytes.len() {
+            if let Ok(Message::Call(early)) = Message::parse(&bytes[..end]) {
+                let access = Access::parse(proc, early.arguments.unwrap());
+                let is_cut = matches!(access, Err(DecodeError::Incomplete { .. }));
+                prop_assert!(is_cut || access == Ok(expected));
+            }
+        }
+    }
+
+    #[test]
+    fn results_of_another_encoder(count: u32, size: Option<u64>, names in proptest::collection::vec("[a-z]{1,40}", 0..30)) {
+        let found = size.map(attributes);
+        let file_attributes = some_or_none(found.clone());
+        let read = READ3resok { file_attributes, count, eof: true, data: Opaque::borrowed(b"data") };
+        let read = pack(&Nfs3Result::<_, READ3resfail>::Ok(read));
+        prop_assert_eq!((status(&read), moved(false, &read)), (Ok(0), Ok(Moved { count, size })));
+        let file_wcc = wcc_data { before: Nfs3Option::None, after: some_or_none(found.clone()) };
+        let write = WRITE3resok { file_wcc, count, committed: stable_how::UNSTABLE, verf: writeverf3([1; 8]) };
+        let write = pack(&Nfs3Result::<_, WRITE3resfail>::Ok(write));
+        prop_assert_eq!(moved(true, &write), Ok(Moved { count, size }));
+        let entry = |name: &String| entryplus3 {
+            fileid: 1,
+            name: filename3(Opaque::owned(name.clone().into_bytes())),
+            cookie: 2,
+            name_attributes: some_or_none(name.len().is_multiple_of(2).then(|| attributes(1))),
+            name_handle: some_or_none(name.len().is_multiple_of(3).then(|| nfs_fh3 { data: Opaque::owned(vec![1; name.len()]) })),
+        };
+        let entries = List(names.iter().map(entry).collect());
+        let reply = dirlistplus3 { entries, eof: true };
+        let list = READDIRPLUS3resok { dir_attributes: some_or_none(found), cookieverf: cookieverf3([0; 8]), reply };
+        let list = pack(&Nfs3Result::<_, READDIRPLUS3resfail>::Ok(list));
+        prop_assert_eq!(listed(true, &list) as usize, names.len());
+        prop_assert_eq!(status(&pack(&Nfs3Result::<READ3resok<'_>, _>::Err((nfsstat3::NFS3ERR_IO, READ3resfail::default())))), Ok(5));
+    }
+
+    #[test]
+    fn damaged_records_do_not_panic(at: usize, changes in proptest::collection::vec((any::<usize>(), any::<u8>()), 0..6)) {
+        let golden = golden();
+        let (_, sent, answered) = &golden[at % golden.len()];
+        for bytes in [sent, answered] {
+            let mut bytes = bytes.clone();
+            for (at, value) in &changes {
+                let at = at % bytes.len();
+                bytes[at] = *value;
+            }
+            fuzz::rpc(&bytes);
+        }
+    }
+}
+
+#[test]
+fn fuzz_corpus() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/rpc");
+    let entries: Vec<_> = fs::read_dir(corpus).unwrap().collect();
+    assert!(!entries.is_empty());
+    entries.into_iter().for_each(|entry| fuzz::rpc(&fs::read(entry.unwrap().path()).unwrap()));
+}

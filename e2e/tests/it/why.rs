@@ -1,0 +1,324 @@
+//! `vpfs why` and `vpfs history` where the answer is known: an embedded server on models of devices, a proxy, a small
+//! application and a large one.
+
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
+use vpfs_e2e::http::{cells, get, get_by};
+use vpfs_e2e::requirements::are_present;
+use vpfs_e2e::{Daemon, Successor, await_some, free_ports, output, run, vpfs};
+
+/// For what needs some samples or windows.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An embedded server behind a proxy, for clients at 127.0.0.2 (*small*) and 127.0.0.3 (*large*).
+struct Site {
+    dir: tempfile::TempDir,
+    server: Daemon,
+    proxy: Daemon,
+    port: u16,
+    runs: AtomicU32,
+}
+
+impl Site {
+    /// With `policy`, and `limit` for the small application.
+    fn start(device: &str, policy: &str, limit: &str) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let port = free_ports(3);
+        let server = Daemon::serve(dir.path(), port..port + 1, &["--device", device]);
+        let [proxy, peer] = [port + 1, port + 2];
+        let text = format!(
+            "[[server]]\nname = \"s1\"\naddress = \"tcp://127.0.0.1:{port}\"\n\
+             [[listener]]\naddresses = {{ s1 = \"tcp://127.0.0.1:{proxy}\" }}\n\
+             [[app]]\nname = \"small\"\nclients = \"127.0.0.2\"\n{limit}\
+             [[app]]\nname = \"large\"\nclients = \"127.0.0.3\"\n\
+             [scheduler]\npolicy = \"{policy}\"\n\
+             [peers]\naddresses = {{ s1 = \"127.0.0.1:{peer}\" }}\nsecurity = \"none\"\nsockets = \"sockets\"\n"
+        );
+        std::fs::write(dir.path().join("vpfs.toml"), text).expect("a file");
+        let mut command = Command::new(vpfs());
+        std::fs::create_dir(dir.path().join("state")).expect("a directory");
+        command.args(["proxy", "--config"]).arg(dir.path().join("vpfs.toml"));
+        command.env("STATE_DIRECTORY", dir.path().join("state"));
+        let mut proxy = Daemon::start(dir.path(), "proxy", &mut command);
+        proxy.await_log("ready");
+        Self { dir, server, proxy, port, runs: AtomicU32::new(0) }
+    }
+
+    /// The same server with another device, and without files.
+    fn replace_device(&mut self, device: &str) {
+        self.server.signal("TERM");
+        self.server.wait();
+        self.server = Daemon::serve(self.dir.path(), self.port..self.port + 1, &["--device", device]);
+    }
+
+    /// A load that ends by itself, in a directory of its own.
+    fn load(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(vpfs());
+        let url = format!("tcp://127.0.0.1:{}/pfs", self.port + 1);
+        let directory = format!("/run{}", self.runs.fetch_add(1, Ordering::Relaxed));
+        command.arg("workload").args(args).args(["--quiet", "--url", &url, "--directory", &directory]);
+        command
+    }
+
+    /// One small read after another.
+    fn small(&self, time: &str) -> Command {
+        let call = ["interactive", "-n", "1", "-t", "4KiB", "--file", "256KiB", "--think", "2ms", "--read"];
+        self.load(&[&call[..], &["--time", time, "--bind", "127.0.0.2"]].concat())
+    }
+
+    /// Many large writes at a time.
+    fn large(&self, time: &str) -> Command {
+        let call = ["ior", "-n", "16", "-t", "1MiB", "-b", "4MiB", "--write"];
+        self.load(&[&call[..], &["--time", time, "--bind", "127.0.0.3"]].concat())
+    }
+
+    fn why(&self, args: &[&str]) -> Output {
+        self.ask(&[&["why", "--interval", "2"], args].concat())
+    }
+
+    fn ask(&self, args: &[&str]) -> Output {
+        output(Command::new(vpfs()).args(args).arg("--config").arg(self.dir.path().join("vpfs.toml")))
+    }
+
+    /// The samples of the small application, once there are more than `least`.
+    fn await_history(&self, least: usize) -> Vec<Value> {
+        await_some(PATIENCE, || {
+            let answer = self.ask(&["history", "small", "--since", "1h", "--json"]);
+            let samples: Vec<Value> = serde_json::from_slice(&answer.stdout).unwrap_or_default();
+            if samples.len() > least { Ok(samples) } else { Err(format!("{answer:?}")) }
+        })
+    }
+
+    /// Asks why the small application is as slow as it is until the answer is as expected; the words of that time.
+    fn await_answer(&self, expected: impl Fn(&Value) -> bool) -> Value {
+        await_some(PATIENCE, || {
+            let answer = self.why(&["small", "--json"]);
+            let found: Value = serde_json::from_slice(&answer.stdout).unwrap_or_default();
+            if found.is_object() && expected(&found) { Ok(found) } else { Err(format!("{answer:?}")) }
+        })
+    }
+
+    /// Runs `loads` again and again, each by itself, while `during` runs.
+    fn beside<T>(&self, loads: &[fn(&Self, &str) -> Command], during: impl FnOnce() -> T) -> T {
+        let busy = AtomicBool::new(true);
+        std::thread::scope(|scope| {
+            for load in loads {
+                scope.spawn(|| {
+                    while busy.load(Ordering::Relaxed) {
+                        drop(output(&mut load(self, "3s")));
+                    }
+                });
+            }
+            let stop = Stop(&busy);
+            let result = during();
+            drop(stop);
+            result
+        })
+    }
+}
+
+/// Lets loads end also if a test fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+fn seconds(answer: &Value, name: &str) -> f64 {
+    answer[name].as_f64().unwrap_or_else(|| panic!("{name} of {answer}"))
+}
+
+/// All seconds of a list by application.
+fn behind(answer: &Value, name: &str) -> f64 {
+    let list = answer[name].as_object().unwrap_or_else(|| panic!("{name} of {answer}"));
+    list.values().filter_map(Value::as_f64).sum()
+}
+
+#[test]
+fn the_noisy_neighbour_is_named_under_fifo() {
+    let site = Site::start("hdd", "fifo", "");
+    run(&mut site.small("3s"));
+    site.beside(&[Site::small, Site::large], || {
+        let answer = site.await_answer(|answer| answer["cause"]["kind"] == "neighbour");
+        assert_eq!(answer["cause"]["app"], "large");
+        let large = answer["behind_in_storage"]["large"].as_f64().unwrap_or(0.0);
+        let excess = seconds(&answer, "request_seconds") - seconds(&answer, "quiet_seconds");
+        assert!(large >= 0.9 * excess && excess > 0.0, "{answer}");
+        let text = String::from_utf8_lossy(&site.why(&["small"]).stdout).into_owned();
+        assert!(text.contains("vpfs held nothing.") && text.contains("behind large"), "{text}");
+        let matrix = String::from_utf8_lossy(&site.why(&[]).stdout).into_owned();
+        assert!(matrix.contains(" large ") && matrix.contains(" small "), "{matrix}");
+    });
+}
+
+#[test]
+fn an_application_that_is_isolated_got_its_due() {
+    let site = Site::start("hdd", "isolation", "");
+    run(&mut site.small("3s"));
+    site.beside(&[Site::small, Site::large], || {
+        let is_beside = |answer: &Value| behind(answer, "behind_in_storage") > 0.0;
+        let answer = site.await_answer(|answer| is_beside(answer) && answer["got_its_due"] == true);
+        assert_eq!(answer["slower"], Value::Null, "{answer}");
+        let text = String::from_utf8_lossy(&site.why(&["small"]).stdout).into_owned();
+        assert!(text.contains("It got its due"), "{text}");
+    });
+}
+
+#[test]
+fn a_cap_is_named() {
+    // 100 ms for each read, far longer than the storage takes, also where the processors are busy.
+    let site = Site::start("none", "isolation", "server_cap = \"40KB/s\"\nburst = \"4KiB\"\n");
+    site.beside(&[Site::small], || {
+        let answer = site.await_answer(|answer| answer["cause"]["kind"] == "cap");
+        let [cap, all] = [&answer["waits"]["cap_seconds"], &answer["request_seconds"]].map(|value| value.as_f64());
+        assert!(cap > all.map(|all| 0.5 * all), "{answer}");
+        let text = String::from_utf8_lossy(&site.why(&["small"]).stdout).into_owned();
+        assert!(text.contains("Its own cap of 40KB/s holds it."), "{text}");
+    });
+}
+
+#[test]
+fn storage_that_becomes_slower_is_named_with_the_time() {
+    let mut site = Site::start("ssd", "isolation", "");
+    run(&mut site.small("3s"));
+    site.replace_device("hdd");
+    site.beside(&[Site::small], || {
+        let is_slow =
+            |answer: &Value| answer["cause"]["kind"] == "storage" && !answer["slower"]["for_seconds"].is_null();
+        let answer = site.await_answer(is_slow);
+        assert!(seconds(&answer["slower"], "factor") > 1.5, "{answer}");
+        let text = String::from_utf8_lossy(&site.why(&["small"]).stdout).into_owned();
+        assert!(text.contains("vpfs held nothing.\nThe storage itself is slow since "), "{text}");
+    });
+}
+
+#[test]
+fn storage_that_becomes_slower_is_an_event_and_so_is_its_end() {
+    let mut site = Site::start("ssd", "isolation", "");
+    run(&mut site.small("3s"));
+    let messages = [("hdd", "the storage is slower than it was"), ("ssd", "the storage is as fast as it was")];
+    for (device, message) in messages {
+        site.replace_device(device);
+        site.beside(&[Site::small], || {
+            await_some(2 * PATIENCE, || {
+                let events = String::from_utf8_lossy(&site.ask(&["events"]).stdout).into_owned();
+                if events.contains(message) { Ok(()) } else { Err(events) }
+            });
+        });
+    }
+    let events = String::from_utf8_lossy(&site.ask(&["events"]).stdout).into_owned();
+    assert!(messages.iter().all(|(_, message)| events.matches(message).count() == 1), "{events}");
+}
+
+#[test]
+fn history_outlives_the_process_and_answers_why() {
+    let mut site = Site::start("none", "isolation", "");
+    run(&mut site.small("2s"));
+    let samples = site.await_history(0);
+    let requests = |samples: &[Value]| {
+        let of = |sample: &Value| sample["app"]["read"]["requests"].as_u64();
+        samples.iter().filter_map(of).sum::<u64>()
+    };
+    assert!(requests(&samples) > 32, "{samples:?}");
+    let table = site.ask(&["history", "small"]);
+    assert!(String::from_utf8_lossy(&table.stdout).contains(" s1 "), "{table:?}");
+    let csv = String::from_utf8_lossy(&site.ask(&["history", "small", "--csv"]).stdout).into_owned();
+    let columns: Vec<usize> = csv.lines().map(|line| line.split(',').count()).collect();
+    assert!(columns.len() > samples.len() && columns.iter().all(|columns| *columns == 11), "{csv}");
+
+    let mut successor = Successor::default();
+    site.proxy.signal("USR2");
+    site.proxy.await_log("connections are handed over");
+    successor.follow(&site.proxy.log());
+    assert!(site.proxy.wait().success(), "{}", site.proxy.log());
+    run(&mut site.small("2s"));
+    let later = site.await_history(samples.len());
+    assert_eq!(later[..samples.len()], samples, "nothing is lost");
+    let why = site.ask(&["why", "small", "--since", "1h", "--json"]);
+    let why: Value = serde_json::from_slice(&why.stdout).unwrap_or_else(|_| panic!("{why:?}"));
+    assert!(why["requests"].as_u64() > Some(requests(&samples)), "{why}");
+    let text = site.ask(&["why", "small", "--since", "1h"]);
+    assert!(String::from_utf8_lossy(&text.stderr).contains("it begins at"), "{text:?}");
+}
+
+/// The page of `vpfs web` begins with the history, and says who waits for whom, as the API does; in a browser, too.
+#[test]
+fn a_page_has_the_last_hour_and_who_waits_for_whom() {
+    let site = Site::start("throttled-disk", "fifo", "");
+    run(&mut site.small("2s"));
+    let requests = |app: &Value| -> u64 {
+        ["read", "write", "metadata"].iter().filter_map(|op| app[op]["requests"].as_u64()).sum()
+    };
+    let socket = || UnixStream::connect(site.dir.path().join("sockets/s1.sock")).expect("a socket");
+    let status: Value = serde_json::from_str(&get_by(socket(), "/v1/status", "").1).expect("JSON");
+    let apps = status["servers"][0]["apps"].as_array().expect("applications");
+    let all = requests(apps.iter().find(|app| app["app"] == "small").expect("small"));
+    await_some(PATIENCE, || {
+        let kept = site.await_history(0).iter().map(|sample| requests(&sample["app"])).sum::<u64>();
+        if kept == all { Ok(()) } else { Err(format!("{kept} of {all} requests")) }
+    });
+    let mut web = Command::new(vpfs());
+    web.args(["web", "--config"]).arg(site.dir.path().join("vpfs.toml"));
+    let mut web = Daemon::start(site.dir.path(), "web", &mut web);
+    web.await_log("http://");
+    let url = format!("{}still", web.log().trim());
+    let (address, path) = url.strip_prefix("http://").and_then(|rest| rest.split_once('/')).expect("an address");
+    let page = || get(address, &format!("/{path}"), "").1;
+    let hour = cells(&page(), "The last hour", "small").expect("small did something");
+    assert_eq!(hour[1], all.to_string(), "{hour:?}");
+    site.beside(&[Site::small, Site::large], || {
+        let behind_large = |page: &str| -> Option<f64> {
+            let columns = page.split_once("<h2>Who waits for whom</h2>")?.1.split("<th>").skip(2);
+            let column = columns.take(7).position(|name| name.starts_with("large</th>"))?;
+            cells(page, "Who waits for whom", "small")?.get(column)?.trim_end_matches('%').parse().ok()
+        };
+        await_some(PATIENCE, || {
+            let page = page();
+            if behind_large(&page) >= Some(50.0) { Ok(()) } else { Err(page) }
+        });
+        if are_present("chromium", &["chromium"]) {
+            let mut browser = Command::new("chromium");
+            browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]).arg(&url);
+            assert!(behind_large(&run(&mut browser)) > Some(0.0));
+        }
+    });
+}
+
+/// What a careful site does first: it only observes, and reads the next morning who slowed whom.
+#[test]
+fn a_report_of_observed_applications_says_who_slowed_whom() {
+    let site = Site::start("throttled-disk", "isolation\"\nmode = \"observe", "");
+    run(&mut site.small("2s"));
+    let report = site.dir.path().join("report.html");
+    let file = report.to_str().expect("a name");
+    site.beside(&[Site::small, Site::large], || {
+        let page = await_some(PATIENCE, || {
+            let written = site.ask(&["report", "--since", "1h", "--html", file, "--overwrite"]);
+            let page = std::fs::read_to_string(&report).unwrap_or_default();
+            let rows = cells(&page, "Who slowed whom", "small");
+            let is_named = rows.is_some_and(|cells| cells.first().is_some_and(|by| by == "large"));
+            if is_named { Ok(page) } else { Err(format!("{written:?} {page}")) }
+        });
+        assert!(page.contains("fifo at s1") && cells(&page, "What was due", "small").is_some(), "{page}");
+    });
+    let refused = site.ask(&["report", "--html", file]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--overwrite"), "{refused:?}");
+    let text = site.ask(&["report", "--since", "1h"]);
+    assert!(String::from_utf8_lossy(&text.stdout).contains("Who slowed whom"), "{text:?}");
+}
+
+#[test]
+fn history_that_is_off_is_not_kept() {
+    let site = Site::start("none", "isolation", "[history]\nenabled = \"off\"\n");
+    run(&mut site.small("1s"));
+    let answer = site.ask(&["history", "small"]);
+    assert!(String::from_utf8_lossy(&answer.stderr).contains("history.enabled is off"), "{answer:?}");
+    let files = std::fs::read_dir(site.dir.path().join("state")).expect("a directory");
+    assert!(files.flatten().all(|file| !file.file_name().to_string_lossy().contains("history")));
+}
