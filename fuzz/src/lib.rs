@@ -1,7 +1,6 @@
 //! What the fuzz targets check, as plain functions: `cargo test` replays the corpus through them.
 //!
-//! Run one with `cargo +nightly fuzz run request` (`cargo install cargo-fuzz`). A crash becomes a file in
-//! `corpus/<target>/` together with its fix.
+//! README.md tells how to run one. A crash becomes a file in `corpus/<target>/` together with its fix.
 
 mod darshan;
 mod files;
