@@ -117,7 +117,7 @@ impl DriverRecord {
 /// Checks that a script has the same effect whether bytes arrive at once or in pieces, or pass through pipes as far as
 /// they may, and that every action is valid.
 ///
-/// The first byte of `data` selects the limits, the second the size of pieces. The rest is steps, see [`Steps`].
+/// The first byte of `data` selects the limits, the second the size of pieces. The rest is steps, see `Steps`.
 pub fn session(data: &[u8]) {
     check_splits(data, Framing::Bmi);
 }

@@ -66,7 +66,7 @@ pub(crate) fn run(tier: Tier) -> Result<(), String> {
 /// Installs the tools that only the full tier needs, and runs it.
 pub(crate) fn full() -> Result<(), String> {
     println!("== tools");
-    for (tool, version) in [("cargo-deb", "3.8.0"), ("cargo-generate-rpm", "0.21.1"), ("cargo-deny", "0.18.3")] {
+    for (tool, version) in [("cargo-deb", "3.8.0"), ("cargo-generate-rpm", "0.21.1"), ("cargo-deny", "0.20.2")] {
         if !is_on_path(tool) {
             step(tool, cargo(&["install", "--quiet", "--locked", tool, "--version", version]))?;
         }
