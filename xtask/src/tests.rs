@@ -90,7 +90,7 @@ pub(crate) fn run(tier: Tier, build: Command) -> Result<Sums, String> {
         report(&mut sums, &program.name, start, output);
     };
     std::thread::scope(|scope| {
-        scope.spawn(|| execute(&end_to_end, Some("6")));
+        scope.spawn(|| execute(&end_to_end, Some("4")));
         for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
             scope.spawn(|| {
                 loop {
