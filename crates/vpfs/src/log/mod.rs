@@ -7,16 +7,16 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, OnceLock};
 
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::reload::{self, Handle};
-use tracing_subscriber::{EnvFilter, Registry, prelude::*};
+use tracing_subscriber::{Registry, prelude::*};
 use vpfs_admin::events::Events;
 use vpfs_config::LogLevel;
 
 use crate::exit::Exit;
 use journal::Journal;
 
-/// Overrides every configured level: a tracing filter such as `vpfs_proxy=debug`.
+/// Overrides every configured level: levels by target, such as `warn,vpfs_proxy=debug`.
 const VARIABLE: &str = "VPFS_LOG";
 
 /// Lines that wait for the thread that writes them. More than these are lost, and counted.
@@ -24,7 +24,7 @@ const WAITING: usize = 4096;
 
 /// Changes the level of a running daemon.
 pub(crate) struct LogSwitch {
-    handle: Handle<EnvFilter, Registry>,
+    handle: Handle<Targets, Registry>,
     overridden: bool,
     /// When it is dropped, what was logged is written, unless that takes more than a second.
     _writer: WorkerGuard,
@@ -45,8 +45,9 @@ impl LogSwitch {
 pub(crate) fn start(level: LogLevel, json: bool, events: &Events) -> Result<LogSwitch, Exit> {
     let variable = std::env::var(VARIABLE).ok();
     let filter = match &variable {
-        Some(text) => EnvFilter::try_new(text)
-            .map_err(|error| Exit::Usage(format!("{VARIABLE}={text} is not a filter: {error}")))?,
+        Some(text) => {
+            text.parse().map_err(|error| Exit::Usage(format!("{VARIABLE}={text} is not a filter: {error}")))?
+        }
         None => filter(level),
     };
     let (filter, handle) = reload::Layer::new(filter);
@@ -65,8 +66,15 @@ pub(crate) fn start(level: LogLevel, json: bool, events: &Events) -> Result<LogS
 }
 
 /// Of what is not ours, `fuser` warns of things that are no problem, such as an unmount by somebody else.
-fn filter(level: LogLevel) -> EnvFilter {
-    EnvFilter::new(format!("{},fuser=error", level.name()))
+fn filter(level: LogLevel) -> Targets {
+    let default = match level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    };
+    Targets::new().with_default(default).with_target("fuser", LevelFilter::ERROR)
 }
 
 /// What hands lines to a thread that writes them to `out`, and tells how many lines were lost.

@@ -1,12 +1,13 @@
 //! The live screen: keys, what is shown, and how.
 
-use std::io;
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use ratatui::Frame;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
-use ratatui::style::{Style, Stylize};
-use ratatui::text::{Line, Text};
+use crossterm::cursor::{Hide, MoveTo, Show};
+use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use crossterm::style::{ContentStyle, PrintStyledContent, StyledContent, Stylize};
+use crossterm::terminal::{self, Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen};
+use crossterm::{execute, queue};
 use vpfs_admin::api::Status;
 
 use super::table::{Order, header, line, sort};
@@ -55,33 +56,58 @@ impl Looks {
     }
 }
 
+/// The terminal, which is as it was before once this is dropped.
+struct Screen;
+
+impl Screen {
+    fn take() -> io::Result<Self> {
+        terminal::enable_raw_mode()?;
+        let screen = Self;
+        execute!(io::stdout(), EnterAlternateScreen, Hide)?;
+        Ok(screen)
+    }
+
+    fn draw(&self, view: &View, looks: &Looks) -> io::Result<()> {
+        let (width, height) = terminal::size()?;
+        let mut out = io::BufWriter::new(io::stdout().lock());
+        for (row, line) in (0..height).zip(lines(view, looks, usize::from(width))) {
+            queue!(out, MoveTo(0, row), PrintStyledContent(line), Clear(ClearType::UntilNewLine), MoveTo(0, row + 1))?;
+        }
+        queue!(out, Clear(ClearType::FromCursorDown))?;
+        out.flush()
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // Nothing can be done about a terminal that is gone.
+        let _ = execute!(io::stdout(), Show, LeaveAlternateScreen);
+        let _ = terminal::disable_raw_mode();
+    }
+}
+
 /// Shows and looks again until the user quits.
 pub(super) fn run(source: &Source<'_>, first: Vec<Status>, order: Order, interval: Duration) -> Result<(), Exit> {
-    let mut terminal = ratatui::try_init().map_err(|error| failed(&error))?;
+    let screen = Screen::take().map_err(|error| failed(&error))?;
     let mut view = View { order, server: None, filter: String::new(), is_typing: false };
     let mut looks = Looks { before: Vec::new(), after: first, trouble: "looking for the first time".into() };
     let mut due = Instant::now() + interval;
-    let ended = loop {
-        if let Err(error) = terminal.draw(|frame| draw(frame, &view, &looks)) {
-            break Err(error);
-        }
-        match next_key(due) {
-            Ok(Some(Event::Key(key))) if key.kind == KeyEventKind::Press => {
+    loop {
+        screen.draw(&view, &looks).map_err(|error| failed(&error))?;
+        match next_key(due).map_err(|error| failed(&error))? {
+            Some(Event::Key(key)) if key.kind == KeyEventKind::Press => {
                 let is_interrupt = key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c');
                 if is_interrupt || view.press(key.code, &looks.servers()) == Then::Quit {
-                    break Ok(());
+                    return Ok(());
                 }
             }
-            Ok(Some(_)) => {}
-            Ok(None) => {
+            Some(_) => {}
+            None => {
                 looks.add(source.look());
                 due = Instant::now() + interval;
             }
-            Err(error) => break Err(error),
         }
-    };
-    ratatui::restore();
-    ended.map_err(|error| failed(&error))
+    }
 }
 
 fn failed(error: &io::Error) -> Exit {
@@ -126,7 +152,8 @@ fn following(server: Option<&str>, servers: &[&str]) -> Option<String> {
     servers.get(next).map(|name| (*name).to_owned())
 }
 
-fn draw(frame: &mut Frame<'_>, view: &View, looks: &Looks) {
+/// From the top, none wider than `width`.
+fn lines(view: &View, looks: &Looks, width: usize) -> impl Iterator<Item = StyledContent<String>> {
     let mut rows = rows(&looks.before, &looks.after, view.server.as_deref());
     rows.retain(|row| row.app.contains(&view.filter));
     sort(&mut rows, view.order);
@@ -139,22 +166,19 @@ fn draw(frame: &mut Frame<'_>, view: &View, looks: &Looks) {
         (false, "") => String::new(),
         (false, filter) => format!("  filter: {filter}"),
     };
-    let title = Line::from(format!("vpfs top  {place}{filter}")).bold();
+    let title = format!("vpfs top  {place}{filter}").bold();
     let help = match looks.trouble.as_str() {
-        "" => Line::from("sort: b bytes, o ops, w wait, g got, a app   Tab server   / filter   q quit").dim(),
-        trouble => Line::from(trouble.to_owned()).red(),
+        "" => "sort: b bytes, o ops, w wait, g got, a app   Tab server   / filter   q quit".to_owned().dim(),
+        trouble => trouble.to_owned().red(),
     };
-    let head =
-        Line::styled(format!("{:width$}", header(), width = usize::from(frame.area().width)), Style::new().reversed());
-    let lines = rows.iter().map(|row| Line::from(line(row)));
-    frame.render_widget(Text::from_iter([title, help, head].into_iter().chain(lines)), frame.area());
+    let head = format!("{:width$}", header()).reverse();
+    let rows = rows.into_iter().map(|row| ContentStyle::new().apply(line(&row)));
+    let cut = move |line: StyledContent<String>| line.style().apply(line.content().chars().take(width).collect());
+    [title, help, head].into_iter().chain(rows).map(cut)
 }
 
 #[cfg(test)]
 mod tests {
-    use ratatui::Terminal;
-    use ratatui::backend::TestBackend;
-
     use super::*;
     use crate::cmd::rows::tests::status;
 
@@ -163,10 +187,7 @@ mod tests {
     }
 
     fn shown(view: &View, looks: &Looks) -> Vec<String> {
-        let mut terminal = Terminal::new(TestBackend::new(80, 6)).unwrap();
-        terminal.draw(|frame| draw(frame, view, looks)).unwrap();
-        let text = terminal.backend().to_string();
-        text.lines().map(|line| line.trim_matches('"').trim_end().to_owned()).collect()
+        lines(view, looks, 80).map(|line| line.content().trim_end().to_owned()).collect()
     }
 
     fn looks() -> Looks {
@@ -178,7 +199,7 @@ mod tests {
     fn eighty_columns_show_everything() {
         let lines = shown(&view(), &looks());
         assert_eq!(lines[0], "vpfs top  all servers: s1, s2");
-        assert_eq!(lines[2], header());
+        assert_eq!(lines[2], header().trim_end());
         assert_eq!(lines[3], "climate             25%  50%  50%     2.1       2   500ms   250ms      2 bulk");
     }
 
