@@ -262,10 +262,4 @@ impl Caps {
         let cost = &mut self.held[app.index()].cost;
         *cost = cost.saturating_sub(estimated) + real;
     }
-
-    #[cfg(test)]
-    pub(crate) fn capacities(&self) -> Vec<usize> {
-        let own = [self.held.capacity()];
-        own.into_iter().chain(self.totals.capacities()).chain(self.due.capacities()).collect()
-    }
 }

@@ -60,12 +60,6 @@ pub(crate) trait Engine: Scheduler + Debug {
 
     /// `app`, which has had no request yet, was a bulk flow.
     fn remember_bulk(&mut self, _app: AppId) {}
-
-    /// The capacities of all its tables.
-    #[cfg(test)]
-    fn capacities(&self) -> Vec<usize> {
-        Vec::new()
-    }
 }
 
 /// The requests that one engine gives to the next, each with the time at which it was enqueued.

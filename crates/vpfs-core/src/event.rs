@@ -96,11 +96,6 @@ impl EventQueue {
         }
     }
 
-    #[cfg(test)]
-    pub(crate) fn kept_capacity(&self) -> usize {
-        self.events.capacity()
-    }
-
     /// The oldest event; after the last one, the number of events lost since then.
     pub fn poll(&mut self) -> Option<(Time, Event)> {
         if let Some(event) = self.events.pop_front() {

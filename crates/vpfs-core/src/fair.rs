@@ -371,13 +371,6 @@ impl<E: Queued> FairQueue<E> {
         self.corrections.count(app)
     }
 
-    #[cfg(test)]
-    pub(crate) fn capacities(&self) -> Vec<usize> {
-        assert!(self.corrections.is_empty(), "corrections that wait are in a tree, without a capacity to look at");
-        let own = [self.requests.capacity(), self.flows.capacity(), self.lists.capacity()];
-        own.into_iter().chain(self.shares.capacities()).chain(self.ledger.capacities()).collect()
-    }
-
     fn grow(&mut self, app: AppId) {
         if app.index() >= self.flows.len() {
             self.flows.resize(app.index() + 1, Flow { tags: FlowTags::NEW, queued: 0 });

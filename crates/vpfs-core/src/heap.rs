@@ -51,11 +51,6 @@ impl<T: Item> Heap<T> {
     pub(crate) fn remove(&mut self, owner: usize) {
         remove(&mut self.items, &mut self.positions, owner);
     }
-
-    #[cfg(test)]
-    pub(crate) fn capacities(&self) -> [usize; 2] {
-        [self.items.capacity(), self.positions.capacity()]
-    }
 }
 
 /// Inserts `item` into a heap, replacing its owner's previous one; returns whether the first item has changed. Several

@@ -85,9 +85,4 @@ impl<T> ByMember<T> {
         let shares = (0..).map(|share| Member::Share(ShareId(share))).zip(&self.shares);
         apps.chain(shares).filter_map(|(member, value)| value.as_ref().map(|_| member)).collect()
     }
-
-    #[cfg(test)]
-    pub(crate) fn capacities(&self) -> [usize; 2] {
-        [self.apps.capacity(), self.shares.capacity()]
-    }
 }

@@ -45,11 +45,6 @@ impl<T> Table<T> {
         entry.unwrap_or_else(|| panic!("request id {id} is not in use"))
     }
 
-    #[cfg(test)]
-    pub(crate) fn capacity(&self) -> usize {
-        self.0.capacity()
-    }
-
     /// The entries, for the lists threaded through them.
     pub(crate) fn nodes(&mut self) -> &mut [Option<T>] {
         &mut self.0

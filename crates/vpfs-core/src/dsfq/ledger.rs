@@ -350,12 +350,6 @@ impl Ledger {
         Some(ServiceReport { app, class: ServiceClass::Metadata, bytes })
     }
 
-    #[cfg(test)]
-    pub(crate) fn capacities(&self) -> Vec<usize> {
-        let own = [self.charges.capacity(), self.accounts.capacity(), self.lent.capacity()];
-        own.into_iter().chain(self.data.capacities()).chain(self.metadata.capacities()).collect()
-    }
-
     /// Counts the change in cost of a reported request, and by how many `operations` the count changes.
     fn count(&mut self, change: Change, operations: i64) {
         if !self.is_local() {

@@ -91,11 +91,6 @@ impl Lent {
         self.of(share).charged
     }
 
-    #[cfg(test)]
-    pub(super) fn capacity(&self) -> usize {
-        self.0.capacity()
-    }
-
     fn of(&mut self, share: ShareId) -> &mut Account {
         if share.index() >= self.0.len() {
             self.0.resize(share.index() + 1, Account::default());

@@ -84,11 +84,6 @@ impl Accumulation {
     pub(super) fn report_all(&mut self) {
         self.due = true;
     }
-
-    #[cfg(test)]
-    pub(super) fn capacities(&self) -> [usize; 2] {
-        [self.amounts.capacity(), self.changed.capacity()]
-    }
 }
 
 fn saturate(bytes: i128) -> i64 {

@@ -86,19 +86,6 @@ impl Engine for Isolation {
         }
     }
 
-    #[cfg(test)]
-    fn capacities(&self) -> Vec<usize> {
-        let mut all = self.queue.capacities();
-        all.extend(self.minima.capacities());
-        all.extend([
-            self.events.kept_capacity(),
-            self.meters.capacity(),
-            self.active.capacity(),
-            self.share_uses.capacity(),
-        ]);
-        all
-    }
-
     fn hand_over(self: Box<Self>) -> Handover {
         let mut all: Vec<&Entry> = self.queue.requests.iter().collect();
         all.sort_unstable_by_key(|entry| entry.arrival);

@@ -205,12 +205,6 @@ impl Minima {
         self.first_with(queue, app).is_some()
     }
 
-    #[cfg(test)]
-    pub(super) fn capacities(&self) -> impl Iterator<Item = usize> {
-        let own = self.waiting.capacities().into_iter().chain(self.due.capacities());
-        own.chain(self.totals.capacities()).chain(self.accounts.capacities())
-    }
-
     fn has_queue(&self, of: Member) -> bool {
         self.is_waiting(of) || self.accounts.get(of).is_some_and(|account| account.is_due)
     }

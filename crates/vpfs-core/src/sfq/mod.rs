@@ -301,13 +301,6 @@ impl Engine for Sfq {
     fn shared(&mut self) -> Option<&mut dyn SharedService> {
         Some(self)
     }
-
-    #[cfg(test)]
-    fn capacities(&self) -> Vec<usize> {
-        let mut all = self.queue.capacities();
-        all.push(self.events.kept_capacity());
-        all
-    }
 }
 
 /// Where a search for depth and slot costs would start, if it is configured.

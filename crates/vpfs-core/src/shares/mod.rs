@@ -428,12 +428,6 @@ impl Shares {
         }
     }
 
-    #[cfg(test)]
-    pub(crate) fn capacities(&self) -> Vec<usize> {
-        let own = [self.flows.capacity(), self.nodes.capacity()];
-        own.into_iter().chain(self.orders.iter().flat_map(Order::capacities)).collect()
-    }
-
     /// Virtual time is `now`: flows whose finish tag is not after it leave. Amortised over the arrivals.
     #[inline]
     pub(crate) fn expire(&mut self, now: VirtualTime) {

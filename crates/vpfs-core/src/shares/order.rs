@@ -145,12 +145,6 @@ impl Order {
         let has_changed = heap::remove(items, &mut self.positions, owner);
         heap.checked_sub(1).filter(|_| has_changed).map(ShareId)
     }
-
-    #[cfg(test)]
-    pub(crate) fn capacities(&self) -> impl Iterator<Item = usize> {
-        let own = [self.homes.capacity(), self.positions.capacity()];
-        self.heaps.iter().map(Vec::capacity).chain(own)
-    }
 }
 
 fn heap_of(share: Option<ShareId>) -> usize {

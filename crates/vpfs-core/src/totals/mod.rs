@@ -135,11 +135,6 @@ impl Totals {
         self.spend(of.into(), |budget| budget.recharge(now, charged, real));
     }
 
-    #[cfg(test)]
-    pub(crate) fn capacities(&self) -> impl Iterator<Item = usize> {
-        self.budgets.capacities().into_iter().chain([self.reporting.capacity(), self.changed.capacity()])
-    }
-
     fn change(&mut self, member: Member, change: impl FnOnce(&mut Budget)) {
         if let Some(budget) = self.budgets.get_mut(member) {
             change(budget);

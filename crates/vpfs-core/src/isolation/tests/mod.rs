@@ -10,7 +10,6 @@ use core::time::Duration;
 use super::Isolation;
 use super::device_time::DeviceTimes;
 use crate::app_policy::{AppPolicy, Minimum};
-use crate::engine::Engine;
 use crate::request::{OpKind, Pieces, Request, Rule};
 use crate::scheduler::Scheduler;
 use crate::settings::{CostUnit, DeviceTime};
@@ -497,11 +496,12 @@ fn deferred_refunds_do_not_pile_up() {
 fn a_steady_state_allocates_nothing() {
     let mut disk = Disk::new(Isolation::new(64), Bytes::mib(1));
     disk.run(5);
-    let grown = disk.scheduler.capacities();
-    for _ in 0..10 {
-        disk.run(10);
-        assert_eq!(disk.scheduler.capacities(), grown);
-    }
+    let allocated = allocation_counter::measure(|| {
+        for _ in 0..10 {
+            disk.run(10);
+        }
+    });
+    assert_eq!(allocated.count_total, 0, "{allocated:?}");
 }
 
 /// Symptom: two jobs of weights 3:1 on throttled disks got 0.6 to 4.6 to 1 for two seconds, ten seconds after their
