@@ -91,6 +91,12 @@ pub(crate) fn run(tier: Tier, build: Command) -> Result<Sums, String> {
     };
     std::thread::scope(|scope| {
         scope.spawn(|| execute(&end_to_end, Some("4")));
+        scope.spawn(|| {
+            let start = Instant::now();
+            let output = cargo(&["test", "--doc", "--workspace", "--quiet", "--locked"]).output();
+            let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
+            report(&mut sums, "examples in documentation", start, output);
+        });
         for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
             scope.spawn(|| {
                 loop {
@@ -101,11 +107,7 @@ pub(crate) fn run(tier: Tier, build: Command) -> Result<Sums, String> {
             });
         }
     });
-    let mut sums = sums.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let start = Instant::now();
-    let examples = cargo(&["test", "--doc", "--workspace", "--quiet", "--locked"]).output();
-    report(&mut sums, "examples in documentation", start, examples);
-    Ok(sums)
+    Ok(sums.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 fn report(sums: &mut Sums, name: &str, start: Instant, output: std::io::Result<Output>) {
