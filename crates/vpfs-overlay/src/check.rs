@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Gid, Uid};
 
 use crate::class::Class;
+use crate::identity::Identity;
 use crate::names::is_reserved;
 use crate::owner::verify;
 use crate::stored::{Stored, is_map, read_map};
@@ -85,12 +86,28 @@ pub fn check(source: &Path, classes: &[Class], mend: bool) -> io::Result<Report>
 /// Region files by the id of their map: class and name.
 type Regions = BTreeMap<String, Vec<(usize, String)>>;
 
+/// What a name stands for.
+struct Named {
+    proof: Option<Identity>,
+    inode: (u64, u64),
+}
+
+impl Named {
+    /// As far as the file system can tell: where there is no proof, two links are not two copies.
+    fn is_same(&self, other: &Self) -> bool {
+        match (&self.proof, &other.proof) {
+            (Some(one), Some(other)) => one == other,
+            _ => self.inode == other.inode,
+        }
+    }
+}
+
 struct Check<'a> {
     classes: &'a [Class],
     mend: bool,
     regions: Regions,
     /// By id: where it was found, and its inode.
-    maps: BTreeMap<String, (PathBuf, (u64, u64))>,
+    maps: BTreeMap<String, (PathBuf, Named)>,
     report: Report,
 }
 
@@ -155,10 +172,10 @@ impl Check<'_> {
                 return Ok(());
             }
         };
-        let inode = (metadata.dev(), metadata.ino());
+        let inode = Named { proof: Identity::proven(&file), inode: (metadata.dev(), metadata.ino()) };
         if let Some((first, known)) = self.maps.get(map.id()) {
             // Else it is another name of the same file.
-            if *known != inode {
+            if !known.is_same(&inode) {
                 self.note(Finding::Twice(first.clone(), path.to_owned()));
             }
             return Ok(());

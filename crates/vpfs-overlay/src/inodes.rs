@@ -11,6 +11,7 @@ use rustix::fs::{FileType, Stat, fstat};
 use rustix::io::Result;
 
 use crate::fd::path;
+use crate::identity::{Identity, Place, Source};
 use crate::stored::Stored;
 
 /// The number of the directory that is mounted.
@@ -20,6 +21,8 @@ pub(crate) const ROOT: u64 = 1;
 #[derive(Debug)]
 pub(crate) struct Inode {
     pub(crate) number: u64,
+    /// Unlike its number, never that of another file.
+    pub(crate) serial: u64,
     pub(crate) fd: OwnedFd,
     pub(crate) kind: FileType,
     /// If it has regions.
@@ -41,6 +44,11 @@ impl Inode {
     pub(crate) fn path(&self) -> String {
         path(&self.fd)
     }
+
+    /// A name in this directory.
+    fn place<'a>(&self, name: &'a OsStr) -> Place<'a> {
+        Place { directory: self.serial, name }
+    }
 }
 
 /// A poisoned lock is as good as any: what it protects is changed in one step.
@@ -48,7 +56,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// All of them, by number, and by device and number in the source.
+/// All of them, by number, and by what identifies them in the source.
 #[derive(Debug)]
 pub(crate) struct Inodes {
     device: u64,
@@ -61,7 +69,8 @@ pub(crate) struct Inodes {
 #[derive(Debug, Default)]
 struct Table {
     by_number: HashMap<u64, Known>,
-    by_key: HashMap<(u64, u64), u64>,
+    by_identity: HashMap<Identity, u64>,
+    serials: u64,
 }
 
 #[derive(Debug)]
@@ -69,7 +78,8 @@ struct Known {
     inode: Arc<Inode>,
     /// How often the kernel was told of it.
     lookups: u64,
-    key: (u64, u64),
+    identity: Identity,
+    source: Source,
     /// Where it was found last, to ask the kernel to forget it.
     found: (u64, OsString),
 }
@@ -79,9 +89,10 @@ impl Inodes {
     pub(crate) fn new(root: OwnedFd, most: usize, full: SyncSender<()>) -> Result<Self> {
         let stat = fstat(&root)?;
         let inodes = Self { device: stat.st_dev, table: Mutex::default(), most, full };
-        let key = (stat.st_dev, stat.st_ino);
-        let root = Inode { number: ROOT, fd: root, kind: FileType::Directory, stored: None, opens: Mutex::default() };
-        lock(&inodes.table).insert(Arc::new(root), key, (ROOT, OsString::new()));
+        let identity = Identity::of(&root, Place { directory: 0, name: OsStr::new("") });
+        let (kind, opens) = (FileType::Directory, Mutex::default());
+        let root = Inode { number: ROOT, serial: 0, fd: root, kind, stored: None, opens };
+        lock(&inodes.table).insert(Arc::new(root), identity, Source::of(&stat), (ROOT, OsString::new()));
         Ok(inodes)
     }
 
@@ -89,43 +100,56 @@ impl Inodes {
         lock(&self.table).by_number.get(&number).map(|known| Arc::clone(&known.inode))
     }
 
-    /// What is known of a file in the source.
-    pub(crate) fn find(&self, stat: &Stat) -> Option<Arc<Inode>> {
-        let table = lock(&self.table);
-        let number = table.by_key.get(&(stat.st_dev, stat.st_ino))?;
-        table.by_number.get(number).map(|known| Arc::clone(&known.inode))
-    }
-
     /// Counts a lookup of the file that was found in `parent`; `load` finds out about its regions if it is new.
     pub(crate) fn look_up(
         &self,
         fd: OwnedFd,
         stat: &Stat,
-        found: (u64, &OsStr),
+        (parent, name): (&Inode, &OsStr),
         load: impl FnOnce(&OwnedFd) -> Result<Option<Arc<Stored>>>,
     ) -> Result<Arc<Inode>> {
-        let key = (stat.st_dev, stat.st_ino);
-        if let Some(inode) = lock(&self.table).again(key, found) {
+        let (identity, source) = (Identity::of(&fd, parent.place(name)), Source::of(stat));
+        let found = (parent.number, name);
+        if let Some(inode) = lock(&self.table).again(&identity, source, found) {
             return Ok(inode);
         }
         let stored = load(&fd)?;
         let mut table = lock(&self.table);
         // Another thread may have been faster.
-        if let Some(inode) = table.again(key, found) {
+        if let Some(inode) = table.again(&identity, source, found) {
             return Ok(inode);
         }
-        let (number, kind) = (self.number(key, &table), FileType::from_raw_mode(stat.st_mode));
-        let inode = Arc::new(Inode { number, fd, kind, stored, opens: Mutex::default() });
-        table.insert(Arc::clone(&inode), key, (found.0, found.1.to_owned()));
+        table.serials += 1;
+        let (number, serial) = (self.number(source, &table), table.serials);
+        let (kind, opens) = (FileType::from_raw_mode(stat.st_mode), Mutex::default());
+        let inode = Arc::new(Inode { number, serial, fd, kind, stored, opens });
+        table.insert(Arc::clone(&inode), identity, source, (found.0, name.to_owned()));
         if table.by_number.len() > self.most {
-            // If it was told already, that is enough.
+            // If it is being told, that is enough.
             let _ = self.full.try_send(());
         }
         Ok(inode)
     }
 
-    /// The number in the source, which programs see; another one for other devices, and for what has the root's.
-    fn number(&self, (device, ino): (u64, u64), table: &Table) -> u64 {
+    /// A name was removed. What gets it next is another file, also where only names tell files apart.
+    pub(crate) fn removed(&self, parent: &Inode, name: &OsStr) {
+        lock(&self.table).by_identity.remove(&Identity::named(parent.place(name)));
+    }
+
+    /// A file has another name, or two files have swapped theirs.
+    pub(crate) fn renamed(&self, (from, name): (&Inode, &OsStr), (to, new): (&Inode, &OsStr), are_swapped: bool) {
+        let (old, new) = (Identity::named(from.place(name)), Identity::named(to.place(new)));
+        let mut table = lock(&self.table);
+        let (moved, replaced) = (table.by_identity.remove(&old), table.by_identity.remove(&new));
+        table.name(moved, new);
+        if are_swapped {
+            table.name(replaced, old);
+        }
+    }
+
+    /// The number in the source, which programs see; another one for other devices, and for what has another file's.
+    fn number(&self, source: Source, table: &Table) -> u64 {
+        let Source { device, ino, .. } = source;
         let is_free = |number: &u64| *number > ROOT && !table.by_number.contains_key(number);
         let own = Some(ino).filter(|ino| device == self.device && is_free(ino));
         let mixed = ino ^ device.rotate_left(40) | 1 << 63;
@@ -138,9 +162,12 @@ impl Inodes {
         let Some(known) = table.by_number.get_mut(&number) else { return };
         known.lookups = known.lookups.saturating_sub(lookups);
         if known.lookups == 0 && number != ROOT {
-            let key = known.key;
-            table.by_key.remove(&key);
             let forgotten = table.by_number.remove(&number);
+            if let Some(known) = &forgotten
+                && table.by_identity.get(&known.identity) == Some(&number)
+            {
+                table.by_identity.remove(&known.identity);
+            }
             // Regions are removed with the last who knows of them, which takes its time.
             drop(table);
             drop(forgotten);
@@ -158,17 +185,113 @@ impl Inodes {
 }
 
 impl Table {
-    fn insert(&mut self, inode: Arc<Inode>, key: (u64, u64), found: (u64, OsString)) {
-        self.by_key.insert(key, inode.number);
-        self.by_number.insert(inode.number, Known { inode, lookups: 1, key, found });
+    fn insert(&mut self, inode: Arc<Inode>, identity: Identity, source: Source, found: (u64, OsString)) {
+        self.by_identity.insert(identity.clone(), inode.number);
+        self.by_number.insert(inode.number, Known { inode, lookups: 1, identity, source, found });
     }
 
-    fn again(&mut self, key: (u64, u64), (parent, name): (u64, &OsStr)) -> Option<Arc<Inode>> {
-        let known = self.by_number.get_mut(self.by_key.get(&key)?)?;
+    /// What is known of a file. A name may have got another file since, which then has another number in the source.
+    fn known(&mut self, identity: &Identity, source: Source) -> Option<&mut Known> {
+        let known = self.by_number.get_mut(self.by_identity.get(identity)?)?;
+        Some(known).filter(|known| identity.is_proof() || known.source == source)
+    }
+
+    fn again(&mut self, identity: &Identity, source: Source, (parent, name): (u64, &OsStr)) -> Option<Arc<Inode>> {
+        let known = self.known(identity, source)?;
         known.lookups += 1;
         if known.found.0 != parent || known.found.1 != name {
             known.found = (parent, name.to_owned());
         }
         Some(Arc::clone(&known.inode))
+    }
+
+    /// From now on a name identifies the file, if it is one that names identify.
+    fn name(&mut self, number: Option<u64>, identity: Identity) {
+        if let Some((number, known)) = number.and_then(|number| Some((number, self.by_number.get_mut(&number)?))) {
+            known.identity = identity.clone();
+            self.by_identity.insert(identity, number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::path::Path;
+    use std::sync::mpsc::sync_channel;
+
+    use super::*;
+
+    fn inodes(directory: &Path) -> (Inodes, Arc<Inode>) {
+        let inodes = Inodes::new(File::open(directory).unwrap().into(), 1000, sync_channel(1).0).unwrap();
+        let root = inodes.get(ROOT).unwrap();
+        (inodes, root)
+    }
+
+    fn look_up(inodes: &Inodes, parent: &Inode, path: &Path) -> Arc<Inode> {
+        let fd = File::open(path).unwrap().into();
+        let stat = fstat(&fd).unwrap();
+        inodes.look_up(fd, &stat, (parent, path.file_name().unwrap()), |_| Ok(None)).unwrap()
+    }
+
+    /// As [`look_up`], in a file system without handles and with one number for all.
+    fn by_name(inodes: &Inodes, parent: &Inode, name: &str) -> Arc<Inode> {
+        let (place, source) = (parent.place(name.as_ref()), Source::of(&fstat(&parent.fd).unwrap()));
+        let identity = Identity::named(place);
+        let mut table = lock(&inodes.table);
+        if let Some(known) = table.again(&identity, source, (parent.number, name.as_ref())) {
+            return known;
+        }
+        table.serials += 1;
+        let fd = File::open("/dev/null").unwrap().into();
+        let (kind, opens) = (FileType::RegularFile, Mutex::default());
+        let (number, serial) = (inodes.number(source, &table), table.serials);
+        let inode = Arc::new(Inode { number, serial, fd, kind, stored: None, opens });
+        table.insert(Arc::clone(&inode), identity, source, (parent.number, name.into()));
+        inode
+    }
+
+    #[test]
+    fn names_with_one_handle_are_one_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("a"), "a").unwrap();
+        fs::write(path("b"), "b").unwrap();
+        fs::hard_link(path("a"), path("link")).unwrap();
+        let (inodes, root) = inodes(folder.path());
+        if !Identity::of(&root.fd, root.place("x".as_ref())).is_proof() {
+            eprintln!("SKIPPED: {} has no file handles", folder.path().display());
+            return;
+        }
+        let a = look_up(&inodes, &root, &path("a"));
+        assert_eq!(look_up(&inodes, &root, &path("link")).number, a.number);
+        assert_ne!(look_up(&inodes, &root, &path("b")).number, a.number);
+        inodes.forget(a.number, 1);
+        assert!(inodes.get(a.number).is_some(), "it was looked up twice");
+        inodes.forget(a.number, 1);
+        assert!(inodes.get(a.number).is_none());
+    }
+
+    #[test]
+    fn without_handles_each_name_is_a_file_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let (inodes, root) = inodes(folder.path());
+        let (a, b) = (by_name(&inodes, &root, "a"), by_name(&inodes, &root, "b"));
+        assert_ne!(a.number, b.number);
+        assert_eq!(by_name(&inodes, &root, "a").number, a.number);
+        // Who has it open keeps it under its new name; who has the replaced one open keeps that.
+        inodes.renamed((&root, "a".as_ref()), (&root, "b".as_ref()), false);
+        assert_eq!(by_name(&inodes, &root, "b").number, a.number);
+        assert!(inodes.get(b.number).is_some());
+        let new = by_name(&inodes, &root, "a");
+        assert!(new.number != a.number && new.number != b.number);
+        inodes.forget(b.number, 1);
+        assert_eq!(by_name(&inodes, &root, "b").number, a.number, "it has the name that the forgotten one had");
+        inodes.renamed((&root, "a".as_ref()), (&root, "b".as_ref()), true);
+        let swapped = (by_name(&inodes, &root, "b").number, by_name(&inodes, &root, "a").number);
+        assert_eq!(swapped, (new.number, a.number));
+        inodes.removed(&root, "a".as_ref());
+        let again = by_name(&inodes, &root, "a");
+        assert_ne!(again.number, a.number, "a name that was removed is another file's");
     }
 }

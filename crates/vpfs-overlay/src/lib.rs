@@ -11,6 +11,7 @@ mod class;
 mod fd;
 mod fuse;
 mod handles;
+mod identity;
 mod inodes;
 mod join;
 mod listing;

@@ -21,6 +21,7 @@ use crate::inodes::Inodes;
 use crate::overlay::{Options, Overlay};
 use crate::owner::claim;
 use crate::shares::Shares;
+use crate::stored::InUse;
 use crate::workers::{THREADS, Workers};
 
 /// What the name of a mount begins with.
@@ -106,6 +107,7 @@ impl Mounted {
             mountpoint: mountpoint.clone(),
             options: Arc::new(options),
             inodes: Arc::clone(&inodes),
+            in_use: InUse::default(),
             may_pass: AtomicBool::new(may_pass),
             rights,
             workers: Workers::default(),

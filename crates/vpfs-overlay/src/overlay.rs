@@ -24,7 +24,7 @@ use crate::inodes::{Inode, Inodes};
 use crate::listing::Listing;
 use crate::names::{Rule, is_reserved, rule};
 use crate::shares::Shares;
-use crate::stored::{self, Opened, Stored};
+use crate::stored::{self, InUse, Opened, Stored};
 use crate::trace::Recorder;
 use crate::workers::Workers;
 
@@ -48,6 +48,7 @@ pub(crate) struct Overlay {
     pub(crate) mountpoint: PathBuf,
     pub(crate) options: Arc<Options>,
     pub(crate) inodes: Arc<Inodes>,
+    pub(crate) in_use: InUse,
     pub(crate) rights: Rights,
     pub(crate) workers: Workers,
     pub(crate) handles: Table<Handle>,
@@ -84,10 +85,10 @@ impl Overlay {
     fn counted(&self, parent: &Inode, name: &OsStr, fd: OwnedFd) -> Result<(Arc<Inode>, FileAttr)> {
         let stat = fstat(&fd)?;
         let load = |fd: &OwnedFd| match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Ok(Stored::load(fd, &self.options.classes)?.map(Arc::new)),
+            FileType::RegularFile => self.in_use.load(fd, &self.options.classes),
             _ => Ok(None),
         };
-        let inode = self.inodes.look_up(fd, &stat, (parent.number, name), load)?;
+        let inode = self.inodes.look_up(fd, &stat, (parent, name), load)?;
         match attr::of(&inode) {
             Ok(attr) => Ok((inode, attr)),
             Err(error) => {
@@ -281,6 +282,7 @@ impl Overlay {
         refuse_reserved(name)?;
         let victim = self.victim(parent, name)?;
         self.rights.of(caller, || unlinkat(&parent.fd, name, flags))?;
+        self.inodes.removed(parent, name);
         victim.map_or(Ok(()), doom)
     }
 
@@ -295,6 +297,7 @@ impl Overlay {
         refuse_reserved(new)?;
         let victim = self.victim(to, new)?;
         self.rights.of(caller, || renameat_with(&from.fd, name, &to.fd, new, flags))?;
+        self.inodes.renamed((from, name), (to, new), flags.contains(RenameFlags::EXCHANGE));
         victim.map_or(Ok(()), doom)
     }
 
@@ -308,12 +311,9 @@ impl Overlay {
             fd => fd?,
         };
         let stat = fstat(&fd)?;
-        let stored = match self.inodes.find(&stat) {
-            Some(inode) => inode.stored.clone(),
-            None if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
-                Stored::load(&fd, &self.options.classes)?.map(Arc::new)
-            }
-            None => None,
+        let stored = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => self.in_use.load(&fd, &self.options.classes)?,
+            _ => None,
         };
         Ok(stored.map(|stored| (fd, stored)))
     }

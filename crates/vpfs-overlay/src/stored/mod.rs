@@ -3,11 +3,12 @@
 mod create;
 mod opened;
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rustix::fs::{
     AtFlags, CWD, Gid, Mode, OFlags, Stat, Timestamps, Uid, chownat, getxattr, openat, statat, unlinkat, utimensat,
@@ -30,6 +31,31 @@ pub struct Stored {
     map: RegionMap,
     directories: Vec<Arc<OwnedFd>>,
     is_doomed: AtomicBool,
+}
+
+/// Region files in use, by the id of their map: names that are not known to be of one file have the same ones all the
+/// same, and the last who uses them removes them.
+#[derive(Debug, Default)]
+pub(crate) struct InUse(Mutex<HashMap<String, Weak<Stored>>>);
+
+impl InUse {
+    /// The regions of a file, if it has a map.
+    pub(crate) fn load(&self, fd: &impl AsFd, classes: &[Class]) -> Result<Option<Arc<Stored>>> {
+        Ok(Stored::load(fd, classes)?.map(|stored| self.share(stored)))
+    }
+
+    fn share(&self, new: Stored) -> Arc<Stored> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = all.get(new.map.id()).and_then(Weak::upgrade).filter(|known| known.map == new.map) {
+            return known;
+        }
+        if all.len() == all.capacity() {
+            all.retain(|_, stored| stored.strong_count() > 0);
+        }
+        let new = Arc::new(new);
+        all.insert(new.map.id().to_owned(), Arc::downgrade(&new));
+        new
+    }
 }
 
 /// What region files say about the file.
