@@ -9,7 +9,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
-use vpfs_config::HostList;
 use vpfs_config::sets::{AppText, IdText, Set};
 
 use crate::jobs::Job;
@@ -49,24 +48,16 @@ struct Whole<'a, P> {
 
 /// The nodes of all jobs, each once.
 pub fn nodes_of(jobs: &[Job]) -> BTreeSet<String> {
-    jobs.iter().flat_map(|job| nodes(&job.nodes)).collect()
-}
-
-/// The most nodes of one job.
-const NODES: usize = 65_536;
-
-fn nodes(list: &str) -> Vec<String> {
-    let Ok(list) = HostList::parse(list, NODES) else { return Vec::new() };
-    list.names.into_iter().map(|(name, _)| name).chain(list.nets.iter().map(|net| net.addr().to_string())).collect()
+    jobs.iter().flat_map(|job| &job.nodes).cloned().collect()
 }
 
 /// The set for `jobs`, by age; `addresses` has those of each node's client host, or none. O(jobs and their nodes).
 pub fn build(jobs: &[Job], settings: &Settings, addresses: &dyn Fn(&str) -> Vec<IpAddr>) -> Built {
     let mut built = Built::default();
     let wholes = wholes(jobs, |node| {
-        let found = addresses(&node);
+        let found = addresses(node);
         if found.is_empty() {
-            built.unknown_nodes.insert(node);
+            built.unknown_nodes.insert(node.to_owned());
         }
         found
     });
@@ -95,7 +86,7 @@ pub fn build(jobs: &[Job], settings: &Settings, addresses: &dyn Fn(&str) -> Vec<
 /// The applications of each node's mount, by age. O(jobs and their nodes).
 pub fn build_for_mounts(jobs: &[Job], settings: &Settings) -> HashMap<String, Vec<AppText>> {
     let mut at_node = HashMap::<String, Vec<AppText>>::new();
-    for whole in wholes(jobs, |node| [node]) {
+    for whole in wholes(jobs, |node| [node.to_owned()]) {
         let jobs = whole.ids.iter().filter_map(|id| u32::try_from(*id).ok()).collect();
         let app = AppText { jobs, ..app(whole.job, settings) };
         for node in whole.places {
@@ -106,7 +97,7 @@ pub fn build_for_mounts(jobs: &[Job], settings: &Settings) -> HashMap<String, Ve
 }
 
 /// Components of heterogeneous jobs are one: they run as one program.
-fn wholes<P: Ord, I: IntoIterator<Item = P>>(jobs: &[Job], mut places: impl FnMut(String) -> I) -> Vec<Whole<'_, P>> {
+fn wholes<P: Ord, I: IntoIterator<Item = P>>(jobs: &[Job], mut places: impl FnMut(&str) -> I) -> Vec<Whole<'_, P>> {
     let mut wholes = Vec::<Whole<'_, P>>::new();
     let mut by_name = HashMap::<&str, usize>::new();
     for job in jobs {
@@ -115,7 +106,7 @@ fn wholes<P: Ord, I: IntoIterator<Item = P>>(jobs: &[Job], mut places: impl FnMu
             wholes.len() - 1
         });
         wholes[index].ids.push(job.id);
-        wholes[index].places.extend(nodes(&job.nodes).into_iter().flat_map(&mut places));
+        wholes[index].places.extend(job.nodes.iter().flat_map(|node| places(node)));
     }
     wholes
 }

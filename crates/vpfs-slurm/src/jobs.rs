@@ -1,8 +1,15 @@
 //! What `squeue --json` prints, of Slurm 21.08 and later: the versions write numbers and states in different ways.
+//!
+//! Much of it is text of users, in any encoding, and squeue passes on what is no valid JSON. So each record is read for
+//! itself, with replaced characters: one that cannot be read costs that job only.
 
+use std::fmt;
 use std::io::Read;
 
+use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use vpfs_config::HostList;
 
 /// A job, or a component of a heterogeneous one, or a task of an array, that has nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,13 +37,27 @@ pub struct Job {
     pub comment: String,
     /// Its licences, as in `fastio:1,matlab:2`.
     pub licenses: String,
-    /// Its nodes as a host list, as in `c[1-2]`.
-    pub nodes: String,
+    /// Its nodes.
+    pub nodes: Vec<String>,
 }
 
-/// Jobs that have nodes, in the order in which they were submitted.
+/// What squeue printed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Jobs(pub Vec<Job>);
+pub struct Jobs {
+    /// Jobs that have nodes, in the order in which they were submitted.
+    pub jobs: Vec<Job>,
+    /// Those whose record cannot be read.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// A job whose record cannot be read: it gets what clients without a rule get.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Unreadable {
+    /// Its number, if at least that can be read.
+    pub id: Option<u64>,
+    /// Why, with the text.
+    pub why: String,
+}
 
 /// States in which a job has nodes, and its processes may use files.
 const WITH_NODES: [&str; 9] =
@@ -44,12 +65,23 @@ const WITH_NODES: [&str; 9] =
 
 /// Longer texts are cut: no rule has that many characters.
 const LONGEST: usize = 1024;
+/// The most nodes of one job.
+const NODES: usize = 65_536;
+/// The characters of a text that a message shows.
+const SHOWN: usize = 200;
 
 #[derive(Deserialize)]
-struct Answer {
+struct Answer<'a> {
     #[serde(default)]
     errors: Vec<Complaint>,
-    jobs: Vec<Raw>,
+    #[serde(borrow)]
+    jobs: Vec<&'a RawValue>,
+}
+
+/// What is needed to name a job.
+#[derive(Deserialize)]
+struct Named {
+    job_id: Number,
 }
 
 /// Why squeue could not ask slurmctld.
@@ -85,7 +117,7 @@ struct Raw {
     comment: String,
     #[serde(deserialize_with = "text")]
     licenses: String,
-    nodes: Option<String>,
+    nodes: Option<Text>,
 }
 
 /// `7`, `null`, or `{"set": true, "infinite": false, "number": 7}`.
@@ -134,10 +166,69 @@ impl States {
     }
 }
 
+/// A text. What is no character becomes U+FFFD: a byte that is not UTF-8, or half of a surrogate pair.
+struct Text(String);
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Characters;
+
+        impl Visitor<'_> for Characters {
+            type Value = Text;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text")
+            }
+
+            fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Text, E> {
+                Ok(Text(String::from_utf8_lossy(bytes).into_owned()))
+            }
+        }
+
+        // As a string, serde_json refuses surrogates that stand alone.
+        deserializer.deserialize_bytes(Characters)
+    }
+}
+
 fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    let mut text = Option::<String>::deserialize(deserializer)?.unwrap_or_default();
+    let mut text = Option::<Text>::deserialize(deserializer)?.map(|text| text.0).unwrap_or_default();
     text.truncate((0..=LONGEST.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default());
     Ok(text)
+}
+
+/// What was printed, as JSON: control characters in texts, and numbers that are none, become blanks and empty texts.
+fn legible(mut bytes: Vec<u8>) -> String {
+    let (mut is_text, mut is_escaped) = (false, false);
+    for at in 0..bytes.len() {
+        match bytes[at] {
+            0..b' ' => bytes[at] = b' ',
+            b'\\' if is_text && !is_escaped => {
+                is_escaped = true;
+                continue;
+            }
+            b'"' if !is_escaped => is_text = !is_text,
+            // As json-c writes them.
+            b'N' | b'I' | b'-' if !is_text => {
+                let words: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
+                if let Some(word) = words.into_iter().find(|word| bytes[at..].starts_with(word)) {
+                    bytes[at..at + word.len()].fill(b' ');
+                    bytes[at..at + 2].fill(b'"');
+                    // The second quote ends the text that the first one begins.
+                    is_text = true;
+                }
+            }
+            _ => {}
+        }
+        is_escaped = false;
+    }
+    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+/// Text of others in a message.
+fn shown(text: &str) -> String {
+    let cut: String = text.chars().take(SHOWN).collect();
+    let more = if cut.len() < text.len() { "..." } else { "" };
+    format!("\"{}{more}\"", cut.escape_debug())
 }
 
 impl Jobs {
@@ -148,27 +239,42 @@ impl Jobs {
     pub fn parse(mut json: impl Read) -> Result<Self, String> {
         let unclear = |error: serde_json::Error| format!("prints something else than jobs: {error}");
         // Nearly all of it is skipped, which is several times faster in memory than byte by byte from a reader.
-        let mut text = String::new();
-        json.read_to_string(&mut text).map_err(|error| format!("cannot be read: {error}"))?;
-        let Answer { errors, jobs } = serde_json::from_str(&text).map_err(unclear)?;
+        let mut bytes = Vec::new();
+        json.read_to_end(&mut bytes).map_err(|error| format!("cannot be read: {error}"))?;
+        let text = legible(bytes);
+        let Answer { errors, jobs: records } = serde_json::from_str(&text).map_err(unclear)?;
         if let Some(Complaint { description, error }) = errors.first() {
             let said = format!("failed: {description} ({error})");
             return Err(said.chars().flat_map(char::escape_debug).collect());
         }
-        let mut jobs = jobs.into_iter().filter_map(Raw::job).collect::<Result<Vec<_>, _>>()?;
-        jobs.sort_by_key(|job| job.id);
-        Ok(Self(jobs))
+        let mut found = Self::default();
+        for record in records.iter().map(|record| record.get()) {
+            match serde_json::from_str::<Raw>(record).map_err(|error| error.to_string()).and_then(Raw::job) {
+                Ok(job) => found.jobs.extend(job),
+                Err(why) => found.unreadable.push(Unreadable { id: number_of(record), why }),
+            }
+        }
+        // No user decides about numbers of jobs: without any, it is another format, and not a cluster without jobs.
+        if !found.unreadable.is_empty() && records.iter().all(|record| number_of(record.get()).is_none()) {
+            return Err(format!("prints jobs without job_id, such as {}", shown(records[0].get())));
+        }
+        found.jobs.sort_by_key(|job| job.id);
+        Ok(found)
     }
+}
+
+fn number_of(record: &str) -> Option<u64> {
+    serde_json::from_str::<Named>(record).ok()?.job_id.get()
 }
 
 impl Raw {
     /// `None` without nodes.
-    fn job(self) -> Option<Result<Job, String>> {
-        let nodes = self.nodes.filter(|nodes| !nodes.is_empty() && self.job_state.have_nodes())?;
-        let (Some(id), Some(uid)) = (self.job_id.get(), self.user_id.get().and_then(|uid| u32::try_from(uid).ok()))
-        else {
-            return Some(Err("prints a job without job_id or user_id".to_owned()));
-        };
+    fn job(self) -> Result<Option<Job>, String> {
+        let nodes = self.nodes.map(|nodes| nodes.0).filter(|nodes| !nodes.is_empty() && self.job_state.have_nodes());
+        let Some(nodes) = nodes else { return Ok(None) };
+        let id = self.job_id.get().ok_or("it has no job_id")?;
+        let uid = self.user_id.get().and_then(|uid| u32::try_from(uid).ok()).ok_or("it has no user_id")?;
+        let nodes = read_nodes(&nodes)?;
         let part_of = |number: Number| number.get().filter(|number| *number > 0);
         let (name, family) = match (part_of(self.het_job_id), part_of(self.array_job_id), self.array_task_id.get()) {
             (Some(whole), ..) => (whole.to_string(), whole),
@@ -176,16 +282,28 @@ impl Raw {
             _ => (id.to_string(), id),
         };
         let Self { user_name: user, name: title, account, partition, qos, comment, licenses, .. } = self;
-        Some(Ok(Job { id, name, family, uid, user, account, partition, qos, title, comment, licenses, nodes }))
+        Ok(Some(Job { id, name, family, uid, user, account, partition, qos, title, comment, licenses, nodes }))
     }
+}
+
+/// The nodes of a host list, as in `c[1-2]`.
+fn read_nodes(list: &str) -> Result<Vec<String>, String> {
+    let hosts = HostList::parse(list, NODES)
+        .map_err(|error| format!("its list of nodes {} cannot be read: {}", shown(list), shown(&error)))?;
+    let names = hosts.names.into_iter().map(|(name, _)| name);
+    Ok(names.chain(hosts.nets.iter().map(|net| net.addr().to_string())).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn read(jobs: &[u8]) -> Result<Jobs, String> {
+        Jobs::parse(&[b"{\"errors\": [], \"jobs\": [", jobs, b"]}"].concat()[..])
+    }
+
     fn parse(jobs: &str) -> Result<Vec<Job>, String> {
-        Jobs::parse(format!("{{\"errors\": [], \"jobs\": [{jobs}]}}").as_bytes()).map(|jobs| jobs.0)
+        read(jobs.as_bytes()).map(|jobs| jobs.jobs)
     }
 
     #[test]
@@ -200,7 +318,7 @@ mod tests {
             number(2),
             number(0)
         );
-        let job = Job { id: 9, name: "7_2".into(), family: 7, uid: 3001, nodes: "c1".into(), ..Job::default() };
+        let job = Job { id: 9, name: "7_2".into(), family: 7, uid: 3001, nodes: vec!["c1".into()], ..Job::default() };
         assert_eq!(parse(&format!("{{{older}}}")), Ok(vec![job.clone()]));
         assert_eq!(parse(&format!("{{{newer}}}")), Ok(vec![job]));
     }
@@ -231,6 +349,62 @@ mod tests {
         let nameless = "{\"job_state\": \"RUNNING\", \"nodes\": \"c1\"}";
         assert!(parse(nameless).is_err());
         assert_eq!(parse(""), Ok(Vec::new()));
+    }
+
+    /// Symptom: one job with a byte that is not UTF-8 in its name, comment or directory, half of a surrogate pair, or
+    /// without a user stopped shares for everybody's new jobs, and ended ones kept theirs. Cause: all records were one
+    /// text. Proof: whatever is wrong with one, the other is read, and so is the text as far as it is one.
+    #[test]
+    fn a_record_costs_no_other_job() {
+        let fine = "{\"job_id\": 1, \"user_id\": 7, \"job_state\": \"RUNNING\", \"nodes\": \"c1\"}";
+        let with = |fields: &[u8]| {
+            let record = "{\"job_id\": 2, \"job_state\": \"RUNNING\", \"nodes\": \"c2\", ".as_bytes();
+            let Jobs { jobs, unreadable } = read(&[record, fields, b"}, ", fine.as_bytes()].concat()).unwrap();
+            assert_eq!(jobs[0].id, 1, "{}", String::from_utf8_lossy(fields));
+            assert_eq!(jobs.len() + unreadable.len(), 2);
+            assert!(unreadable.iter().all(|job| job.id == Some(2)), "{unreadable:?}");
+            jobs.get(1).cloned().ok_or_else(|| unreadable[0].why.clone())
+        };
+        let title = |json: &[u8]| with(&[b"\"user_id\": 8, \"name\": \"", json, b"\""].concat()).unwrap().title;
+        assert_eq!(title(b"a\xffb"), "a\u{fffd}b");
+        assert!(title(b"a\\ud83db").starts_with("a\u{fffd}"));
+        assert_eq!(title(b"a\\ud83d\\ude00\\\\"), "a\u{1f600}\\");
+        assert_eq!(title(b"a\x1b\n\\\"NaN\xc3\xa9"), "a  \"NaN\u{e9}");
+        // What is not read is no reason either.
+        let directory =
+            b"\"user_id\": 8, \"name\": \"x\", \"current_working_directory\": \"/\xfe\\udc00\x01\", \"priority\": ";
+        for priority in ["NaN", "-Infinity", "Infinity", "1e999", "{\"number\": NaN, \"of\": \"-Infinity\"}"] {
+            assert_eq!(with(&[directory, priority.as_bytes()].concat()).unwrap().title, "x", "{priority}");
+        }
+        for (fields, why) in [
+            ("\"user_id\": null", "it has no user_id"),
+            ("\"name\": \"x\"", "it has no user_id"),
+            ("\"user_id\": 4294967296", "it has no user_id"),
+            ("\"user_id\": \"root\"", "did not match"),
+            ("\"user_id\": NaN", "did not match"),
+            ("\"user_id\": -1", "did not match"),
+            ("\"user_id\": 8, \"name\": {}", "expected a text"),
+            ("\"user_id\": 8, \"name\": \"x\", \"name\": \"y\"", "duplicate field"),
+        ] {
+            let said = with(fields.as_bytes()).unwrap_err();
+            assert!(said.contains(why), "{said}");
+        }
+        for record in ["null", "7", "\"x\""] {
+            let Jobs { jobs, unreadable } = read(format!("{record}, {fine}").as_bytes()).unwrap();
+            assert_eq!((jobs.len(), unreadable.len()), (1, 1), "{record}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_nodes_that_cannot_be_read_is_told() {
+        let job = |nodes: &str| {
+            format!("{{\"job_id\": 1, \"user_id\": 7, \"job_state\": \"RUNNING\", \"nodes\": \"{nodes}\"}}")
+        };
+        let Jobs { jobs, unreadable } = read(job("c[1-\\u001b").as_bytes()).unwrap();
+        assert_eq!((jobs.len(), unreadable[0].id), (0, Some(1)));
+        assert!(unreadable[0].why.starts_with("its list of nodes \"c[1-\\u{1b}\" cannot be read"), "{unreadable:?}");
+        let long = read(job(&format!("c[{}", "1,".repeat(9999))).as_bytes()).unwrap().unreadable;
+        assert!(long[0].why.len() < 1000, "{long:?}");
     }
 
     #[test]

@@ -13,5 +13,5 @@ mod settings;
 mod template;
 
 pub use build::{Built, Unclear, build, build_for_mounts, nodes_of};
-pub use jobs::{Job, Jobs};
+pub use jobs::{Job, Jobs, Unreadable};
 pub use settings::{Reach, Rule, Settings, slurm_manual};

@@ -1,7 +1,9 @@
 //! Jobs of real Slurm (munged, slurmctld, and a slurmd for each node, all on this host) get their shares at a proxy.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
@@ -237,11 +239,11 @@ impl Site {
         format!("#!/bin/sh\nexec {} slurm wake --socket {dir}/wake.sock\n", vpfs.display())
     }
 
-    fn submit(&self, options: &[&str]) -> String {
+    fn submit(&self, options: &[impl AsRef<OsStr>]) -> String {
         self.submit_script("sleep 300", options)
     }
 
-    fn submit_script(&self, script: &str, options: &[&str]) -> String {
+    fn submit_script(&self, script: &str, options: &[impl AsRef<OsStr>]) -> String {
         let mut command = self.command(Path::new("sbatch"));
         command.args(["--parsable", "--output=/dev/null", "--wrap", script]).args(options);
         run(&mut command).trim().to_owned()
@@ -335,7 +337,10 @@ fn a_job_has_its_share_from_its_start_to_its_end() {
         format!("[[rule]]\ncomment = \"vip\"\nname = \"a*\"\nweight = {weight}\nshare = \"{{account}}/{{user}}\"\n")
     };
     let mut site = Site::start(&rule(2), "");
-    let vip = site.submit(&["--nodes=1", "--exclusive", "--comment=run 7 vip", "--job-name=a\";[[app]]\nb"]);
+    // Whatever a user writes; the last byte is not UTF-8.
+    let name = OsStr::from_bytes(b"--job-name=a\";[[app]]\nb\xff");
+    let vip =
+        site.submit(&[OsStr::new("--nodes=1"), OsStr::new("--exclusive"), OsStr::new("--comment=run 7 vip"), name]);
     site.await_apps(&[format!("{vip} x2 1 0")]);
     // Rules that are not valid change nothing.
     site.write_rules("[[rule]]\nwieght = 3\n");

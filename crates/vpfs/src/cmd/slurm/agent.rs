@@ -1,5 +1,6 @@
 //! `vpfs slurm agent`: reads jobs and lets them be pushed.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
@@ -14,14 +15,14 @@ use vpfs_admin::events::Events;
 use vpfs_config::LogLevel;
 use vpfs_config::sets::SetText;
 use vpfs_config::units::Span;
-use vpfs_slurm::{Jobs, Reach};
+use vpfs_slurm::{Jobs, Reach, Unreadable};
 
 use super::Rules;
 use super::files::Files;
 use super::hosts::Hosts;
 use super::pushing::Pushing;
 use super::query;
-use super::sets::{Group, Sets};
+use super::sets::{Group, Sets, without_share};
 use crate::cmd::asking::changing::version_now;
 use crate::cmd::{runtime, systemd};
 use crate::exit::Exit;
@@ -129,6 +130,7 @@ struct Reader {
 #[derive(Default)]
 struct Said {
     failure: Option<String>,
+    unreadable: BTreeSet<Unreadable>,
     lacks: String,
 }
 
@@ -171,10 +173,11 @@ impl Reader {
         let patience = self.files.settings.timeout;
         let read = tokio::task::spawn_blocking(move || query::jobs(patience)).await;
         match read.map_err(|error| error.to_string()).flatten() {
-            Ok(Jobs(jobs)) => {
+            Ok(Jobs { jobs, unreadable }) => {
                 if self.said.failure.take().is_some() {
                     tracing::info!(jobs = jobs.len(), "jobs can be read again");
                 }
+                self.said.tell_unreadable(unreadable);
                 let Files { config, settings, .. } = &self.files;
                 let Sets { groups, lacks } = Sets::of(&jobs, config, settings, &mut self.hosts).await;
                 self.said.tell(&lacks);
@@ -231,6 +234,13 @@ fn bell_of(Files { settings, .. }: &Files) -> Option<UnixDatagram> {
 }
 
 impl Said {
+    /// Logs each job that cannot be read, once.
+    fn tell_unreadable(&mut self, unreadable: Vec<Unreadable>) {
+        let unreadable = BTreeSet::from_iter(unreadable);
+        unreadable.difference(&self.unreadable).for_each(|job| tracing::warn!("{}", without_share(job)));
+        self.unreadable = unreadable;
+    }
+
     /// Logs what jobs lack, when that is another thing than before.
     fn tell(&mut self, lacks: &[String]) {
         let lacks = lacks.join("; ");

@@ -30,8 +30,9 @@ pub(super) fn jobs(patience: Duration) -> Result<Jobs, String> {
 /// As [`jobs`].
 pub(super) fn addresses(patience: Duration) -> Result<HashMap<String, String>, String> {
     ask("sinfo", &["--all", "--noheader", "--Node", "--format=%N %o"], patience, |mut out| {
-        let mut text = String::new();
-        out.read_to_string(&mut text).map_err(|error| error.to_string())?;
+        let mut bytes = Vec::new();
+        out.read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+        let text = String::from_utf8_lossy(&bytes);
         let pair = |line: &str| line.trim().split_once(' ').map(|(node, at)| (node.to_owned(), at.trim().to_owned()));
         Ok(text.lines().filter_map(pair).collect())
     })

@@ -3,7 +3,7 @@
 use vpfs_config::sets::AppText;
 use vpfs_config::{Config, Server};
 use vpfs_core::ServerId;
-use vpfs_slurm::{Built, Job, Settings, build, build_for_mounts, nodes_of};
+use vpfs_slurm::{Built, Job, Settings, Unreadable, build, build_for_mounts, nodes_of};
 
 use super::hosts::Hosts;
 use crate::print::plain;
@@ -79,6 +79,12 @@ fn lacks(Built { unclear, unknown_nodes, left_out, .. }: &Built) -> Vec<String> 
         lines.push(format!("{left_out} jobs are too many for one set, and get what clients without a rule get"));
     }
     lines
+}
+
+/// Why a job is in no set.
+pub(super) fn without_share(Unreadable { id, why }: &Unreadable) -> String {
+    let job = id.map_or("a job without a number".to_owned(), |id| format!("job {id}"));
+    format!("{job} gets what clients without a rule get, because what squeue prints of it cannot be read: {why}")
 }
 
 fn names(all: &[String]) -> String {

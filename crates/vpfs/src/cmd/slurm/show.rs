@@ -10,7 +10,7 @@ use vpfs_slurm::Jobs;
 
 use super::files::load_config;
 use super::hosts::Hosts;
-use super::sets::{Group, Sets};
+use super::sets::{Group, Sets, without_share};
 use super::{Rules, load, query};
 use crate::cmd::app::{some, users};
 use crate::cmd::runtime;
@@ -32,7 +32,7 @@ impl Show {
     pub(super) fn run(&self) -> Result<(), Exit> {
         let settings = load(&self.rules.rules)?;
         let config = load_config(&settings)?;
-        let Jobs(jobs) = match &self.squeue {
+        let Jobs { jobs, unreadable } = match &self.squeue {
             None => query::jobs(settings.timeout),
             Some(path) => {
                 let read = File::open(path).map_err(|error| error.to_string());
@@ -43,7 +43,7 @@ impl Show {
         .map_err(Exit::Failed)?;
         let sets = runtime()?.block_on(Sets::of(&jobs, &config, &settings, &mut Hosts::default()));
         print(table(&sets.groups))?;
-        sets.lacks.into_iter().try_for_each(print)
+        sets.lacks.into_iter().chain(unreadable.iter().map(without_share)).try_for_each(print)
     }
 }
 
