@@ -1,7 +1,7 @@
 //! Whether a daemon can start on this host, without starting it: by what the start itself does.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use vpfs_config::Config;
@@ -30,6 +30,8 @@ enum Owner {
     /// A listener in front of a server, by their names.
     Listener(usize, String),
     Peers,
+    Metrics,
+    Page,
 }
 
 /// Why a process for these servers cannot start here. An address that is in use is no reason: it may be that of a proxy
@@ -37,8 +39,8 @@ enum Owner {
 pub async fn check_start(config: &Config, servers: &[ServerId]) -> Vec<StartError> {
     let mut reasons = Vec::new();
     reasons.extend(disjoint(config, servers).err());
-    if peers::configured(config, servers).is_some() {
-        reasons.extend(check_keys(config).await);
+    if let Some(configured) = &config.peers {
+        reasons.extend(peers::check_keys(configured).await.err().map(StartError::Peers));
     }
     for place in places(config, servers) {
         let addresses = addresses_of(&place.host).await;
@@ -52,9 +54,15 @@ pub async fn check_start(config: &Config, servers: &[ServerId]) -> Vec<StartErro
     reasons
 }
 
-/// Why the keys or certificates of `[peers]` cannot be used here.
-pub async fn check_keys(config: &Config) -> Option<StartError> {
-    peers::check_keys(config.peers.as_ref()?).await.err().map(StartError::Peers)
+/// What a process with this configuration would go without on this host, although it starts: addresses at which metrics
+/// or the page cannot be served.
+pub fn check_serving(config: &Config) -> Vec<StartError> {
+    let refused = |place: Place| {
+        let ip = place.host.parse::<IpAddr>().ok()?;
+        let error = bind_first(&[(ip, place.port).into()]).err()?;
+        (error.kind() != io::ErrorKind::AddrInUse).then(|| place.refused(error))
+    };
+    serving(config).into_iter().filter_map(refused).collect()
 }
 
 /// None, if the name has no address now.
@@ -66,9 +74,10 @@ async fn addresses_of(host: &str) -> Vec<IpAddr> {
     found.ok().and_then(Result::ok).unwrap_or_default()
 }
 
-/// Refuses servers of one process two of whose listeners, or one and the peers, have the same address.
+/// Refuses servers of one process if it would listen twice at the same address: for clients, peers, metrics or the page.
 pub(crate) fn disjoint(config: &Config, servers: &[ServerId]) -> Result<(), StartError> {
-    let places = places(config, servers);
+    let mut places = places(config, servers);
+    places.extend(serving(config));
     for (index, place) in places.iter().enumerate() {
         if let Some(other) = places[..index].iter().find(|other| other.meets(place)) {
             let error = format!("{} listens there, too; choose another port, or another bind", other.owner.name());
@@ -90,9 +99,17 @@ fn places(config: &Config, servers: &[ServerId]) -> Vec<Place> {
             });
         }
     }
-    let peers = peers::configured(config, servers).map(|peers| peers::listening(peers, servers)).unwrap_or_default();
+    let peers = config.peers.as_ref().map(|peers| peers::listening(peers, servers)).unwrap_or_default();
     places.extend(peers.into_iter().map(|(host, port)| Place { owner: Owner::Peers, host, port }));
     places
+}
+
+/// Where metrics and the page are served.
+fn serving(config: &Config) -> Vec<Place> {
+    let metrics = config.metrics.as_ref().map(|metrics| (Owner::Metrics, metrics.listen));
+    let page = config.web.as_ref().map(|page| (Owner::Page, page.listen));
+    let place = |(owner, at): (_, SocketAddr)| Place { owner, host: at.ip().to_string(), port: at.port() };
+    [metrics, page].into_iter().flatten().map(place).collect()
 }
 
 impl Place {
@@ -112,6 +129,7 @@ impl Place {
         match &self.owner {
             Owner::Listener(_, server) => StartError::Listen { server: server.clone(), host, port, error },
             Owner::Peers => StartError::Peers(peers::PeersError::Listen { host, port, error }),
+            Owner::Metrics | Owner::Page => StartError::Serve { what: self.owner.name(), host, port, error },
         }
     }
 }
@@ -121,6 +139,8 @@ impl Owner {
         match self {
             Self::Listener(number, server) => format!("listener {number} for server {server}"),
             Self::Peers => "[peers]".to_owned(),
+            Self::Metrics => "[metrics]".to_owned(),
+            Self::Page => "[web]".to_owned(),
         }
     }
 }
@@ -171,6 +191,34 @@ mod tests {
         let expected = "cannot listen at 127.0.0.1:5334 for peers: listener 1 for server s1 listens there, too; choose \
                         another port, or another bind";
         assert_eq!(reasons(peers, &[0]).await, [expected]);
+        let metrics = "[[listener]]\nport = 5334\n[metrics]\nlisten = \"127.0.0.1:5334\"\n";
+        let expected = "cannot listen at 127.0.0.1:5334 for [metrics]: listener 1 for server s1 listens there, too; \
+                        choose another port, or another bind";
+        assert_eq!(reasons(metrics, &[0]).await, [expected]);
+    }
+
+    #[test]
+    fn metrics_and_the_page_need_an_address_of_this_host() {
+        let without = |address: &str| {
+            let text = format!(
+                "{TWO}[[listener]]\nport = 5334\n[metrics]\nlisten = \"{address}:9334\"\ntoken = \"t\"\n\
+                 [web]\nlisten = \"127.0.0.1:9335\"\nkey = \"k\"\n"
+            );
+            let config = Config::parse("f", &text).unwrap_or_else(|problems| panic!("{problems}"));
+            check_serving(&config).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(without("127.0.0.1"), [""; 0]);
+        let told = without("192.0.2.1");
+        assert!(told.len() == 1 && told[0].starts_with("cannot listen at 192.0.2.1:9334 for [metrics]: "), "{told:?}");
+    }
+
+    /// One server, or a process for all of them, had no peers, so that nothing listened, and the key did not matter:
+    /// agents and commands with `--remote` were refused while all checks passed.
+    #[tokio::test]
+    async fn a_process_for_all_servers_is_checked_like_others() {
+        let text = "[[listener]]\nbind = \"127.0.0.1\"\naddresses = { s1 = \"tcp://a:5334\", s2 = \"tcp://b:5335\" }\n\
+                    [peers]\nport = 7334\nbind = \"127.0.0.1\"\nshared_key = \"/missing\"\n";
+        assert_eq!(reasons(text, &[0, 1]).await, ["[peers] /missing: No such file or directory (os error 2)"]);
     }
 
     #[tokio::test]

@@ -52,7 +52,7 @@ mod turns;
 
 pub use accounts::account_id;
 pub use budget::Used;
-pub use check::{check_keys, check_start, descriptors_needed, shortage_of_descriptors};
+pub use check::{check_serving, check_start, descriptors_needed, shortage_of_descriptors};
 pub use daemon::{Daemon, ReloadError};
 pub use handover::{Inheritance, Offer};
 pub use names::{Environment, Resolver, check_names};

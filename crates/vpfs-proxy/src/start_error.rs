@@ -17,4 +17,7 @@ pub enum StartError {
     /// An address cannot be bound.
     #[error("cannot listen at {host}:{port} for server {server}: {error}")]
     Listen { server: String, host: String, port: u16, error: io::Error },
+    /// The same for metrics or the page.
+    #[error("cannot listen at {host}:{port} for {what}: {error}")]
+    Serve { what: String, host: String, port: u16, error: io::Error },
 }

@@ -28,10 +28,11 @@ fn app(dir: &Path, args: &[&str]) -> (bool, String) {
 fn a_share_by_hand_outlives_the_proxy_until_its_time_is_over() {
     let folder = tempfile::tempdir().expect("a directory");
     let dir = folder.path();
-    let port = free_ports(2);
+    let port = free_ports(3);
     std::fs::write(dir.join("port"), port.to_string()).expect("a file");
-    let rest = "[peers]\naddresses = { s1 = \"127.0.0.1:1\" }\nsecurity = \"none\"\nsockets = \"sockets\"\n";
-    std::fs::write(dir.join("vpfs.toml"), proxy_config(1, port, port + 1, rest)).expect("a file");
+    let peers = format!("127.0.0.1:{}", port + 2);
+    let rest = format!("[peers]\naddresses = {{ s1 = \"{peers}\" }}\nsecurity = \"none\"\nsockets = \"sockets\"\n");
+    std::fs::write(dir.join("vpfs.toml"), proxy_config(1, port, port + 1, &rest)).expect("a file");
     let mut first = proxy(dir);
     let set = ["set", "ior", "--weight", "4", "--clients", "localhost,10.1.0.0/16", "--uid", "7-9", "--for", "2h"];
     assert_eq!(app(dir, &set), (true, "done at s1\n".to_owned()));
@@ -64,7 +65,7 @@ fn a_share_by_hand_outlives_the_proxy_until_its_time_is_over() {
         (&["set", "ior", "--for", "1h"][..], "give --clients, --uid or --gid"),
         (&["set", "a b", "--uid", "7", "--for", "1h"], "is not a name"),
         (&["set", "ior", "--uid", "7", "--for", "5"], "has no unit"),
-        (&["set", "ior", "--uid", "7", "--for", "1h", "--remote"], "cannot be asked at 127.0.0.1:1"),
+        (&["set", "ior", "--uid", "7", "--for", "1h", "--remote"], &format!("cannot be asked at {peers}")),
     ] {
         let (succeeded, told) = app(dir, wrong);
         assert!(!succeeded && told.contains(said), "{told}");

@@ -17,6 +17,7 @@ mod layout;
 mod metrics;
 mod mount;
 mod nfs;
+mod one_process;
 mod orangefs;
 mod packages;
 mod simulation;

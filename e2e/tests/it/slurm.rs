@@ -113,9 +113,9 @@ impl Site {
 
     fn start_storage(&mut self, tables: &str) {
         let [server, proxy] = [self.port, self.port + 1];
-        let rest = "[peers]\naddresses = { s1 = \"127.0.0.1:1\" }\nsecurity = \"none\"\nsockets = \"sockets\"\n\
-                    [[owner]]\nname = \"slurm\"\ntoken = \"slurm.token\"\n";
-        let rest = format!("{rest}{tables}");
+        let peers = format!("[peers]\naddresses = {{ s1 = \"127.0.0.1:{}\" }}\n", self.port + 7);
+        let rest = "security = \"none\"\nsockets = \"sockets\"\n[[owner]]\nname = \"slurm\"\ntoken = \"slurm.token\"\n";
+        let rest = format!("{peers}{rest}{tables}");
         std::fs::write(self.path("vpfs.toml"), proxy_config(1, server, proxy, &rest)).expect("a file");
         self.write_token();
         let serve = Daemon::serve(self.dir.path(), server..server + 1, &["--device", "hdd"]);
@@ -128,8 +128,9 @@ impl Site {
 
     fn start_mount(&mut self) {
         let text = "[[server]]\nname = \"c1\"\naddress = \"mount://c1\"\n[apps]\nauto = \"job\"\n[peers]\n\
-                    addresses = { c1 = \"127.0.0.1:1\" }\nsecurity = \"none\"\nsockets = \"sockets\"\n\
+                    addresses = { c1 = \"127.0.0.1:PEERS\" }\nsecurity = \"none\"\nsockets = \"sockets\"\n\
                     [[owner]]\nname = \"slurm\"\ntoken = \"slurm.token\"\n";
+        let text = text.replace("PEERS", &(self.port + 7).to_string());
         std::fs::write(self.path("vpfs.toml"), text).expect("a file");
         self.write_token();
         ["src", "mnt"].iter().for_each(|name| std::fs::create_dir(self.path(name)).expect("a directory"));

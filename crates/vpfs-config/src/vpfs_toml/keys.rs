@@ -422,8 +422,8 @@ pub(crate) const PEERS: Section = Section {
     name: "peers",
     header: "[peers]",
     doc: "How the proxies of different processes tell each other what service applications got, so that `sharing` holds \
-          for the sum over all servers. Without this table nothing listens, and shares hold among the servers of one \
-          process. Give either `port` or `addresses`, and the files of one kind of `security`; when a proxy reads its \
+          for the sum over all servers; agents and `--remote` come to the same port, also if one process serves all \
+          servers. Without this table nothing listens, and shares hold among the servers of one process. Give either `port` or `addresses`, and the files of one kind of `security`; when a proxy reads its \
           file again, it reads these, too.",
     keys: &[
         Tunable::new("port", Kind::Count, "The port at which proxies listen for each other, on the hosts of their servers.")

@@ -13,7 +13,7 @@ pub(super) fn of(config: &Config, own: &[ServerId]) -> BTreeSet<String> {
     let servers = config.servers().filter(|(id, _)| is_needed(id));
     hosts.extend(servers.map(|(_, server)| server.address.host().to_owned()));
     hosts.extend(config.listeners.iter().flat_map(|listener| own.iter().map(|&id| listener.bind_address(id).0)));
-    if let Some(peers) = config.peers.as_ref().filter(|_| own.len() < config.servers.len()) {
+    if let Some(peers) = &config.peers {
         hosts.extend(peers.addresses.iter().map(|(host, _)| host.clone()));
     }
     hosts.into_iter().filter(|host| host.parse::<IpAddr>().is_err()).collect()
@@ -40,6 +40,6 @@ mod tests {
         assert_eq!(wanted(&listed, &both[1..]), "c1 c2 mds oss2");
         let peers = "[peers]\nsecurity = \"none\"\naddresses = { s1 = \"n1:1\", s2 = \"n2:1\" }\n";
         assert_eq!(wanted(&format!("{listed}{peers}"), &both[1..]), "c1 c2 mds n1 n2 oss2");
-        assert_eq!(wanted(&format!("{listed}{peers}"), &both), "c1 c2 mds oss1 oss2 p1");
+        assert_eq!(wanted(&format!("{listed}{peers}"), &both), "c1 c2 mds n1 n2 oss1 oss2 p1");
     }
 }

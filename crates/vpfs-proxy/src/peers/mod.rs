@@ -156,8 +156,8 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Reads keys and listens for peers, as far as names are found in time; `None` if the configuration has no peers in
-    /// other processes.
+    /// Reads keys and listens for peers, as far as names are found in time; `None` if the configuration has no
+    /// `[peers]`. Also without servers in other processes: agents and commands with `--remote` come there, too.
     pub(crate) async fn new(
         config: &Config,
         own: &[ServerId],
@@ -165,7 +165,7 @@ impl Prepared {
         names: (&Names, Instant),
         inheritance: Option<&mut Inheritance>,
     ) -> Result<Option<Self>, PeersError> {
-        let Some(configured) = configured(config, own) else { return Ok(None) };
+        let Some(configured) = &config.peers else { return Ok(None) };
         let security = load(configured.security.clone()).await?;
         let now = clock.now();
         let servers: Vec<String> = config.servers.iter().map(|server| server.name.clone()).collect();
@@ -237,11 +237,6 @@ impl Peers {
     pub(crate) fn states(&self) -> PeerStates {
         self.states.clone()
     }
-}
-
-/// What the configuration says of peers, if servers belong to other processes.
-pub(crate) fn configured<'a>(config: &'a Config, own: &[ServerId]) -> Option<&'a Configured> {
-    config.peers.as_ref().filter(|_| own.len() < config.servers.len())
 }
 
 /// Whether the keys or certificates can be used.

@@ -271,16 +271,23 @@ async fn a_recorded_connection_cannot_be_replayed() {
     assert!(cluster.reached(1).await.is_empty());
 }
 
-/// Nothing listens without the table, and without servers in other processes.
+/// Symptom: with one NFS server, or one process for all servers, nothing listened at the port of peers, so that agents
+/// and `--remote` were refused. Cause: the table counted only if there were servers in other processes.
 #[tokio::test]
-async fn nobody_listens_unless_there_are_peers() {
+async fn the_port_of_peers_is_open_wherever_the_table_is() {
     let cluster = two(TempDir::new().unwrap(), "shared_key = \"{}/peers.key\"\n").await;
-    let refused = async |address| TcpStream::connect(address).await.map(drop).unwrap_err().kind();
     let config = cluster.network().config(&cluster.settings());
-    let all = Daemon::start(config, &[ServerId(0), ServerId(1)]).await.unwrap();
-    assert_eq!(refused(cluster.peers[0]).await, ErrorKind::ConnectionRefused);
-    drop(all);
+    let mut daemon = Daemon::start(config, &[ServerId(0), ServerId(1)]).await.unwrap();
+    assert!(daemon.observer().status().await.peers.is_empty(), "there are no other processes");
+    let mut asked = (daemon.take_askers().unwrap(), daemon);
+    for server in [ServerId(0), ServerId(1)] {
+        let peers = asked.1.config().peers.clone().unwrap();
+        let (asker, _) = tokio::join!(connect_to_ask(&peers, server), poll_fn(|cx| asked.0.poll_next(cx)));
+        asker.unwrap();
+    }
+    drop(asked);
     let config = cluster.network().config("");
     let _alone = Daemon::start(config, &[ServerId(0)]).await;
-    assert_eq!(refused(cluster.peers[0]).await, ErrorKind::ConnectionRefused);
+    let refused = TcpStream::connect(cluster.peers[0]).await.map(drop).unwrap_err().kind();
+    assert_eq!(refused, ErrorKind::ConnectionRefused, "without the table");
 }

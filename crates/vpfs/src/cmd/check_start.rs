@@ -2,7 +2,7 @@
 
 use vpfs_config::Config;
 use vpfs_core::ServerId;
-use vpfs_proxy::{StartError, check_keys, check_start, shortage_of_descriptors};
+use vpfs_proxy::{StartError, check_serving, check_start, shortage_of_descriptors};
 
 use crate::exit::Exit;
 
@@ -12,7 +12,8 @@ pub(super) async fn run(config: &Config, servers: &[ServerId], are_chosen: bool)
     if let Some(shortage) = shortage_of_descriptors(config.limits.connections) {
         eprintln!("warning: {shortage}");
     }
-    let mut reasons = check_start(config, servers).await;
+    check_serving(config).iter().for_each(|reason| eprintln!("warning: {reason}"));
+    let reasons = check_start(config, servers).await;
     let hosts = |server: &vpfs_config::Server| server.address.host().to_ascii_lowercase();
     let mut hosts: Vec<String> = config.servers.iter().map(hosts).collect();
     hosts.sort_unstable();
@@ -23,7 +24,6 @@ pub(super) async fn run(config: &Config, servers: &[ServerId], are_chosen: bool)
     if !reasons.is_empty() {
         eprintln!("warning: a process for all servers cannot start here; --server NAME checks one for those of a host");
     }
-    reasons.extend(check_keys(config).await);
     reasons.iter().for_each(|reason| eprintln!("warning: {reason}"));
     Ok(())
 }

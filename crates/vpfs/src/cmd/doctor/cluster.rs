@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use vpfs_admin::api::Status;
-use vpfs_config::Config;
+use vpfs_config::{Config, PeerSecurity};
 use vpfs_proxy::PeersReport;
 
 use super::finding::{Check, Finding};
@@ -74,6 +74,23 @@ pub(super) fn peers(config: &Config, reports: &[PeersReport]) -> Vec<Finding> {
     check.or("all are connected")
 }
 
+/// Whether the proxies can be asked from another host, as the agent of Slurm and `--remote` do; `failure` is why none
+/// can.
+pub(super) fn remote(config: &Config, answers: &Answers<PeersReport>, failure: Option<&str>) -> Vec<Finding> {
+    let mut check = Check::new("remote");
+    match config.peers.as_ref().map(|peers| &peers.security) {
+        None => return check.skip("there is no [peers] table: proxies are asked on their own hosts only", ""),
+        Some(PeerSecurity::None) => {
+            let fix = "write shared_key in [peers] for jobs of Slurm and --remote";
+            return check.skip("peers.security is \"none\": proxies answer nobody at the port of peers", fix);
+        }
+        Some(_) => {}
+    }
+    let fix = "peers.port must be open, and the key or certificate the same; the log of that proxy says more";
+    failure.into_iter().chain(answers.silent.iter().map(String::as_str)).for_each(|why| check.fail(why, fix));
+    check.or("all answer at the port of peers")
+}
+
 /// Whether the clocks of peers agree within `peers.clock_limit`.
 pub(super) fn clocks(config: &Config, reports: &[PeersReport]) -> Vec<Finding> {
     let mut check = Check::new("clocks");
@@ -120,6 +137,21 @@ mod tests {
         assert_eq!(verdict(&answers(&["s1", "s2"])), Verdict::Ok);
         assert_eq!(verdict(&answers(&["s1"])), Verdict::Failed);
         assert_eq!(proxies(&answers(&[]), Some("cannot ask"), &["s1"])[0].result, Verdict::Failed);
+    }
+
+    #[test]
+    fn a_port_of_peers_at_which_nobody_answers_fails() {
+        let verdict = |peers: &str, silent: &[&str]| {
+            let text = "[[server]]\nname = \"s1\"\naddress = \"tcp://127.0.0.1:3334\"\n[[listener]]\nport = 5334\n";
+            let config = Config::parse("f", &format!("{text}{peers}")).unwrap();
+            let silent = silent.iter().map(|&why| why.to_owned()).collect();
+            remote(&config, &Answers { list: Vec::new(), silent }, None)[0].result
+        };
+        let key = "[peers]\nport = 7334\nshared_key = \"k\"\n";
+        assert_eq!(verdict("", &[]), Verdict::Skipped);
+        assert_eq!(verdict("[peers]\nport = 7334\nsecurity = \"none\"\n", &["no"]), Verdict::Skipped);
+        assert_eq!(verdict(key, &[]), Verdict::Ok);
+        assert_eq!(verdict(key, &["the proxy of s1 cannot be asked at 127.0.0.1:7334"]), Verdict::Failed);
     }
 
     #[test]

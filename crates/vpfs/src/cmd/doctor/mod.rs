@@ -13,7 +13,7 @@ use vpfs_admin::api::Status;
 use vpfs_admin::events::EventsReport;
 use vpfs_config::{Address, Config};
 use vpfs_core::ServerId;
-use vpfs_proxy::{PeersReport, Resolver, check_names, check_start};
+use vpfs_proxy::{PeersReport, Resolver, check_names, check_serving, check_start};
 
 use super::asking::{Answer, Answers, Asking};
 use super::names::Names;
@@ -109,7 +109,8 @@ impl Patient {
     /// What those of this host and, with `[peers]`, of all hosts say.
     async fn proxies(&self, config: &Config, here: &[ServerId]) -> Vec<Finding> {
         let (statuses, failure) = self.ask::<Status>(config).await;
-        let (reports, _) = self.ask::<PeersReport>(config).await;
+        let ((reports, _), (remote, remote_failure)) =
+            tokio::join!(self.ask::<PeersReport>(config), self.ask_at::<PeersReport>(config, true));
         let (events, _) = self.ask_at::<EventsReport>(config, false).await;
         let name = |id: &ServerId| config.servers[id.index()].name.as_str();
         let expected: Vec<&str> = if config.peers.is_some() {
@@ -121,6 +122,7 @@ impl Patient {
         let mut findings = cluster::proxies(&statuses, failure.as_deref(), &expected);
         findings.extend(cluster::versions(&statuses.list, env!("CARGO_PKG_VERSION")));
         findings.extend(cluster::peers(config, &reports.list));
+        findings.extend(cluster::remote(config, &remote, remote_failure.as_deref()));
         findings.extend(cluster::clocks(config, &reports.list));
         findings.extend(host::descriptors(config, &processes));
         findings
@@ -166,6 +168,9 @@ async fn start(config: &Config, here: &[ServerId]) -> Vec<Finding> {
     }
     for reason in check_start(config, here).await {
         check.fail(reason, "vpfs proxy --check with the same --server tells the same before a restart does");
+    }
+    for reason in check_serving(config) {
+        check.fail(reason, "write an address of this host, or 0.0.0.0, as listen");
     }
     check.or("proxies can start here")
 }
