@@ -3,7 +3,7 @@
 use crate::common;
 use crate::common::{EVENTS, depth, dispatched, ops};
 use proptest::prelude::*;
-use vpfs_core::testing::{Op, Runner, Tunable};
+use vpfs_core::testing::{Op, Runner};
 use vpfs_core::{
     AppId, AppPolicy, Bytes, Cap, Event, OpKind, Policy, PolicyKind, Request, RequestId, Scheduler, Settings, Sfq,
     SlotCostTable, Time,
@@ -97,27 +97,6 @@ proptest! {
         prop_assert_eq!(dispatched(&mut plain, &ops), dispatched(&mut capped, &ops));
         prop_assert_eq!(plain.events, capped.events);
     }
-
-    /// Nothing is lost while caps are set and lifted.
-    #[test]
-    fn nothing_is_lost(ops in ops(300), caps in prop::collection::vec((0..5_u32, 0..4_u64), 0..30)) {
-        let mut runner = Runner::new(policy());
-        let mut caps = caps.into_iter();
-        for chunk in ops.chunks(10) {
-            dispatched(&mut runner, chunk);
-            if let Some((app, rate)) = caps.next() {
-                runner.set_app(AppId(app), |policy| policy.cap = cap(rate * 1_000_000_000, 100_000));
-            }
-        }
-        check_held(&runner);
-        runner.finish();
-        prop_assert!(runner.queued.is_empty() && runner.outstanding.is_empty());
-    }
-}
-
-fn check_held<S: Tunable>(runner: &Runner<S>) {
-    assert_eq!(runner.scheduler.queued(), runner.queued.len());
-    assert_eq!(runner.scheduler.outstanding(), runner.outstanding.len());
 }
 
 /// A refund releases the next request at once; lifting a cap releases all.

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use vpfs_core::testing::{Op, Random, Runner};
 use vpfs_core::{
     AppId, Bytes, Cap, Deadlines, Dispatch, Event, IocoSettings, OpKind, Policy, PolicyKind, Scheduler, Scope,
-    Settings, SlotCostTable, Target, TwoLevelSettings,
+    Settings, Sharing, SharingMode, SlotCostTable, Target, TwoLevelSettings,
 };
 
 /// Settings with short periods compared to a test; `step` is the duration of one of its steps.
@@ -41,6 +41,18 @@ const MICROSECOND: Duration = Duration::from_micros(1);
 
 fn kind() -> impl Strategy<Value = PolicyKind> {
     prop::sample::select(&PolicyKind::ALL)
+}
+
+fn any_settings() -> impl Strategy<Value = Settings> {
+    let mode = prop::sample::select(&[SharingMode::Local, SharingMode::Threshold, SharingMode::Layout]);
+    let metadata_depth = prop::option::of((1..5_u32).prop_map(depth));
+    (kind(), 1..20_u32, any::<u16>(), mode, metadata_depth, any::<bool>()).prop_map(
+        |(kind, slots, step_ns, mode, metadata_depth, adaptive)| {
+            let sharing = Sharing { mode, broadcast_threshold: Bytes::mib(2), ..Sharing::default() };
+            let step = Duration::from_nanos(u64::from(step_ns) + 1);
+            Settings { sharing, metadata_depth, adaptive, ..settings(kind, slots, step) }
+        },
+    )
 }
 
 fn check_counts(runner: &Runner<Policy>) {
@@ -82,19 +94,21 @@ proptest! {
         prop_assert_eq!(run(), run());
     }
 
-    /// Nothing is lost when policies, targets, orders and weights change at any time.
+    /// Whenever settings, caps, targets, orders and weights change, every request is dispatched once and completed
+    /// once, and no timer spins.
     #[test]
     fn changes_lose_nothing(
         capped: bool,
         ops in ops(300),
-        changes in prop::collection::vec((kind(), 1..20_u32, 0..5_u32, any::<u16>()), 0..30),
+        changes in prop::collection::vec((any_settings(), 0..5_u32, any::<u16>(), 0..2000_u64), 0..30),
     ) {
-        let mut runner = runner(&settings(PolicyKind::Fifo, 4, MICROSECOND), capped);
+        let mut runner = runner(&settings(PolicyKind::Fifo, 1, MICROSECOND), capped);
+        runner.elsewhere = |cost| cost.0.is_multiple_of(2).then_some(cost);
         let mut changes = changes.into_iter();
         for chunk in ops.chunks(10) {
             all_dispatched(&mut runner, chunk);
-            if let Some((kind, slots, app, bits)) = changes.next() {
-                let settings = settings(kind, slots, Duration::from_nanos(u64::from(bits) + 1));
+            if let Some((settings, app, bits, pause_ms)) = changes.next() {
+                runner.now = runner.now + Duration::from_millis(pause_ms);
                 runner.scheduler.reconfigure(runner.now, &settings);
                 let deadline = Duration::from_micros(bits.into());
                 let scope = if bits.is_multiple_of(2) { Scope::Server } else { Scope::Total };
@@ -102,7 +116,9 @@ proptest! {
                 runner.set_app(AppId(app), |policy| {
                     policy.target = (bits % 3 > 0).then_some(target);
                     policy.order = Some(bits);
+                    policy.cap = Cap::new(u64::from(bits % 4) * 1_000_000_000, Bytes(100_000));
                 });
+                check_timer(&mut runner);
             }
             check_counts(&runner);
         }

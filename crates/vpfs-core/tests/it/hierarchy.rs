@@ -234,8 +234,8 @@ fn assert_within_one_percent(kind: PolicyKind, seeds: Range<u64>, asking: bool) 
 }
 
 #[test]
-fn a_thousand_trees_of_applications_that_come_and_go() {
-    assert_within_one_percent(PolicyKind::SfqD, 0..1_000, false);
+fn trees_of_applications_that_come_and_go() {
+    assert_within_one_percent(PolicyKind::SfqD, 0..200, false);
 }
 
 /// Others get what these leave, those beside them first, although they come and go with each of their requests.
@@ -248,21 +248,21 @@ fn a_thousand_trees_of_applications_that_come_and_go() {
 ///
 /// Symptom: 1 to 2 % less in one tree in a thousand. Cause: only some noticed at once that others came or left.
 #[test]
-fn a_thousand_trees_with_applications_that_ask_for_little() {
-    assert_within_one_percent(PolicyKind::SfqD, 5_000..6_000, true);
+fn trees_with_applications_that_ask_for_little() {
+    assert_within_one_percent(PolicyKind::SfqD, 5_000..5_300, true);
 }
 
 #[test]
-#[ignore = "a long simulation; a thousand of each kind are in the fast tier"]
-fn eight_thousand_more_trees() {
-    assert_within_one_percent(PolicyKind::SfqD, 1_000..5_000, false);
-    assert_within_one_percent(PolicyKind::SfqD, 6_000..10_000, true);
+#[ignore = "a long simulation; hundreds of each kind are in the fast tier"]
+fn ten_thousand_trees() {
+    assert_within_one_percent(PolicyKind::SfqD, 0..5_000, false);
+    assert_within_one_percent(PolicyKind::SfqD, 5_000..10_000, true);
 }
 
 #[test]
 fn other_policies_that_share_by_weight_only() {
     for kind in [PolicyKind::SfqDPlus, PolicyKind::TwoLevel] {
-        assert_within_one_percent(kind, 10_000..10_500, true);
+        assert_within_one_percent(kind, 10_000..10_100, true);
     }
 }
 

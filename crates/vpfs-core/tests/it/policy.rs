@@ -1,10 +1,8 @@
 //! Settings that change while requests are under way.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Duration;
 
-use crate::common::{DISPATCH, EVENTS, check_timer, depth, dispatched, ops, weight, write};
-use proptest::prelude::*;
+use crate::common::{DISPATCH, EVENTS, depth, dispatched, weight, write};
 use vpfs_core::testing::{Op, Runner};
 use vpfs_core::{
     AppId, AppPolicy, Backfill, Bytes, Capabilities, Event, OpKind, Policy, PolicyKind, Request, RequestId, Scheduler,
@@ -23,43 +21,6 @@ fn runner(kind: PolicyKind, slots: u32) -> Runner<Policy> {
 
 fn change(runner: &mut Runner<Policy>, kind: PolicyKind, slots: u32) {
     runner.scheduler.reconfigure(runner.now, &settings(kind, slots));
-}
-
-const MODES: [SharingMode; 3] = [SharingMode::Local, SharingMode::Threshold, SharingMode::Layout];
-
-fn any_settings() -> impl Strategy<Value = Settings> {
-    let metadata_depth = prop::option::of((1..5_u32).prop_map(depth));
-    (prop::sample::select(&KINDS), 1..20_u32, prop::sample::select(&MODES), metadata_depth, any::<bool>()).prop_map(
-        |(kind, slots, mode, metadata_depth, adaptive)| {
-            let sharing = Sharing { mode, broadcast_threshold: Bytes::mib(2), ..Sharing::default() };
-            Settings { sharing, metadata_depth, adaptive, ..settings(kind, slots) }
-        },
-    )
-}
-
-proptest! {
-    /// Whenever settings change, every request is dispatched once and completed once, and no timer spins.
-    #[test]
-    fn a_reload_drops_nothing(
-        ops in ops(300),
-        changes in prop::collection::vec((any_settings(), 0..2000_u64), 0..30),
-    ) {
-        let mut runner = runner(PolicyKind::Fifo, 1);
-        runner.elsewhere = |cost| cost.0.is_multiple_of(2).then_some(cost);
-        let mut changes = changes.into_iter();
-        for chunk in ops.chunks(10) {
-            dispatched(&mut runner, chunk);
-            if let Some((settings, pause_ms)) = changes.next() {
-                runner.now = runner.now + Duration::from_millis(pause_ms);
-                runner.scheduler.reconfigure(runner.now, &settings);
-                check_timer(&mut runner);
-            }
-            prop_assert_eq!(runner.scheduler.queued(), runner.queued.len());
-            prop_assert_eq!(runner.scheduler.outstanding(), runner.outstanding.len());
-        }
-        runner.finish();
-        prop_assert!(runner.queued.is_empty() && runner.outstanding.is_empty());
-    }
 }
 
 /// Outstanding requests occupy slots of the new policy, and queued ones keep their order and their time.
