@@ -38,10 +38,10 @@ struct Change {
     pause: Duration,
 }
 
-fn seeds(count: u64) -> Vec<u64> {
+fn seeds() -> Vec<u64> {
     match std::env::var("VPFS_SEED") {
         Ok(seed) => vec![seed.parse().expect("VPFS_SEED is a number")],
-        Err(_) => (1..=count).collect(),
+        Err(_) => vec![1, 2],
     }
 }
 
@@ -158,7 +158,7 @@ fn first(count: usize) -> Vec<usize> {
 
 #[test]
 fn servers_are_added() {
-    for (seed, [before, after]) in seeds(2).into_iter().flat_map(|seed| {
+    for (seed, [before, after]) in seeds().into_iter().flat_map(|seed| {
         // Within one group; a second group, a third one, a third level.
         [[3, 4], [4, 5], [8, 9], [16, 17]].map(|change| (seed, change))
     }) {
@@ -169,7 +169,7 @@ fn servers_are_added() {
 #[test]
 fn servers_are_removed() {
     for (seed, [before, after]) in
-        seeds(2).into_iter().flat_map(|seed| [[4, 3], [5, 4], [9, 8], [17, 16]].map(|change| (seed, change)))
+        seeds().into_iter().flat_map(|seed| [[4, 3], [5, 4], [9, 8], [17, 16]].map(|change| (seed, change)))
     {
         roll_all(seed, before, &first(after), 4);
     }
@@ -178,7 +178,7 @@ fn servers_are_removed() {
 /// The first server represents its group on all levels. All others change their position.
 #[test]
 fn the_first_server_is_removed() {
-    for (seed, before) in seeds(2).into_iter().flat_map(|seed| [4, 5, 9, 17].map(|before| (seed, before))) {
+    for (seed, before) in seeds().into_iter().flat_map(|seed| [4, 5, 9, 17].map(|before| (seed, before))) {
         roll_all(seed, before, &first(before)[1..], 4);
     }
 }
@@ -186,19 +186,11 @@ fn the_first_server_is_removed() {
 /// Both lists have the same number of servers, so that positions mean others.
 #[test]
 fn a_server_is_replaced() {
-    for (seed, before) in seeds(2).into_iter().flat_map(|seed| [4, 9, 17].map(|before| (seed, before))) {
+    for (seed, before) in seeds().into_iter().flat_map(|seed| [4, 9, 17].map(|before| (seed, before))) {
         let at_its_place: Vec<usize> = (0..before).map(|server| if server == 1 { before } else { server }).collect();
         let at_the_end: Vec<usize> = (0..=before).filter(|server| *server != 1).collect();
         roll_all(seed, before, &at_its_place, 4);
         roll_all(seed, before, &at_the_end, 4);
-    }
-}
-
-#[test]
-fn groups_of_the_usual_size_change() {
-    for seed in seeds(1) {
-        roll_all(seed, 16, &first(17), 16);
-        roll_all(seed, 33, &first(32), 16);
     }
 }
 

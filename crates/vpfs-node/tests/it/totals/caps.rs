@@ -14,16 +14,12 @@ fn capped_share(seed: u64, count: usize) -> Cluster {
     cluster.in_share(&SharePolicy { cap, ..SharePolicy::NEW })
 }
 
-fn capped(seed: u64, count: usize, delay_ms: u32) -> Cluster {
-    let policy = Settings::new(PolicyKind::Fifo, Depth::ONE, SlotCostTable::default());
-    let cap = Cap::new(RATE, Bytes(1)).unwrap().over_all_servers();
-    Cluster::new(seed, count, delay_ms, &policy, &AppPolicy { cap: Some(cap), ..AppPolicy::default() })
-}
-
 #[test]
 fn moving_load_gets_the_whole_cap_and_no_more() {
-    for seed in 1..=5 {
-        let mut cluster = capped(seed, 4, 5);
+    let policy = Settings::new(PolicyKind::Fifo, Depth::ONE, SlotCostTable::default());
+    let cap = Cap::new(RATE, Bytes(1)).map(Cap::over_all_servers);
+    for seed in 1..=2 {
+        let mut cluster = Cluster::new(seed, 4, 5, &policy, &AppPolicy { cap, ..AppPolicy::default() });
         cluster.move_about(60);
         cluster.assert_gets(5, 0.95..1.05, &format!("seed {seed}"));
     }
@@ -31,11 +27,9 @@ fn moving_load_gets_the_whole_cap_and_no_more() {
 
 #[test]
 fn a_share_gets_its_cap_wherever_its_members_ask() {
-    for seed in 1..=3 {
-        let mut cluster = capped_share(seed, 4);
-        cluster.move_about(60);
-        cluster.assert_gets(5, 0.95..1.05, &format!("seed {seed}"));
-    }
+    let mut cluster = capped_share(1, 4);
+    cluster.move_about(60);
+    cluster.assert_gets(5, 0.95..1.05, "four servers");
     // Over several groups, servers take parts of it.
     let mut cluster = capped_share(1, 40);
     cluster.loaded[3] = true;
@@ -44,33 +38,4 @@ fn a_share_gets_its_cap_wherever_its_members_ask() {
     cluster.loaded.fill(true);
     cluster.run_for(Duration::from_secs(15));
     cluster.assert_gets(18, 0.9..1.1, "all of 40");
-}
-
-#[test]
-fn one_server_alone_gets_all_of_it() {
-    let mut cluster = capped(1, 4, 5);
-    cluster.loaded[2] = true;
-    cluster.run_for(Duration::from_secs(20));
-    let (least, most) = cluster.extremes(5);
-    // A step of this test is a tenth of the time between two requests.
-    assert!(least > 0.95 && most < 1.02, "{least} to {most}");
-}
-
-/// Each part takes what is due to it for its number of servers; until silence is noticed, after three seconds, each
-/// takes what the others leave, as far as it knows.
-#[test]
-fn a_divided_cluster_stays_within_the_cap() {
-    let mut cluster = capped(1, 4, 5);
-    cluster.loaded = vec![true, false, true, true];
-    cluster.run_for(Duration::from_secs(10));
-    cluster.parts = vec![0, 0, 1, 1];
-    cluster.run_for(Duration::from_secs(4));
-    cluster.run_for(Duration::from_secs(20));
-    cluster.assert_gets(14, 0.9..1.05, "apart");
-    cluster.parts.fill(0);
-    cluster.run_for(Duration::from_secs(20));
-    let (least, most) = cluster.extremes(36);
-    // What the other part used is news for both at first.
-    assert!(least > 0.85 && most < 1.05, "together: {least} to {most}");
-    cluster.assert_gets(41, 0.95..1.05, "later");
 }
