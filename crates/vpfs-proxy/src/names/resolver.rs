@@ -25,7 +25,8 @@ impl Resolver {
         Self(Arc::new(move |name| Box::pin(look_up(name))))
     }
 
-    pub(crate) fn look_up(&self, name: String) -> Answer {
+    /// The addresses of a name. Whoever drops this leaves the look-up alone.
+    pub fn look_up(&self, name: String) -> impl Future<Output = io::Result<Vec<IpAddr>>> + Send + use<> {
         (self.0)(name)
     }
 }

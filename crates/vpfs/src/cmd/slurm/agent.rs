@@ -15,14 +15,14 @@ use vpfs_admin::events::Events;
 use vpfs_config::LogLevel;
 use vpfs_config::sets::SetText;
 use vpfs_config::units::Span;
-use vpfs_slurm::{Jobs, Reach, Unreadable};
+use vpfs_slurm::{Job, Jobs, Reach, Unreadable, nodes_of};
 
 use super::Rules;
 use super::files::Files;
 use super::hosts::Hosts;
 use super::pushing::Pushing;
 use super::query;
-use super::sets::{Group, Sets, without_share};
+use super::sets::{Group, Sets, have_own_jobs, without_share};
 use crate::cmd::asking::changing::version_now;
 use crate::cmd::{runtime, systemd};
 use crate::exit::Exit;
@@ -76,12 +76,16 @@ async fn serve(files: Files) -> Result<(), Exit> {
             () = reader.round() => {}
             () = stop.asked() => return Ok(()),
         }
-        let rest = PAUSE.max(began.elapsed() * REST);
-        let is_asked = tokio::select! {
-            () = woken(reader.bell.as_ref(), rest) => false,
-            () = tokio::time::sleep(reader.files.settings.interval.max(rest)) => false,
-            _ = hangup.recv() => true,
-            () = stop.asked() => return Ok(()),
+        let (ended, rest) = (Instant::now(), PAUSE.max(began.elapsed() * REST));
+        let mut next = ended + reader.files.settings.interval.max(rest);
+        let is_asked = loop {
+            tokio::select! {
+                () = woken(reader.bell.as_ref()) => next = ended + rest,
+                () = reader.hosts.changed() => reader.push(),
+                () = tokio::time::sleep_until(next) => break false,
+                _ = hangup.recv() => break true,
+                () = stop.asked() => return Ok(()),
+            }
         };
         reader.reread(is_asked).await;
     }
@@ -101,16 +105,12 @@ fn bell(path: &Path) -> io::Result<UnixDatagram> {
     Ok(socket)
 }
 
-/// Waits until somebody wakes the agent, but for `rest` at least.
-async fn woken(bell: Option<&UnixDatagram>, rest: Duration) {
+/// Waits until somebody wakes the agent.
+async fn woken(bell: Option<&UnixDatagram>) {
     let Some(bell) = bell else { return std::future::pending().await };
-    let earliest = Instant::now() + rest;
     while bell.recv(&mut [0; 16]).await.is_err() {
         tokio::time::sleep(PAUSE).await;
     }
-    tokio::time::sleep_until(earliest).await;
-    // Those that came meanwhile have the same answer.
-    while bell.try_recv(&mut [0; 16]).is_ok() {}
 }
 
 /// Reads jobs, and says what is new.
@@ -119,6 +119,10 @@ struct Reader {
     pushing: Pushing,
     bell: Option<UnixDatagram>,
     hosts: Hosts,
+    /// The files were just read, so that addresses of nodes may only be unknown because nobody looked for them.
+    is_new: bool,
+    /// Those that were read last.
+    jobs: Vec<Job>,
     /// Of the set that is being pushed, or was.
     version: u64,
     /// What is being pushed.
@@ -138,7 +142,9 @@ impl Reader {
     fn new(files: Files) -> Self {
         let pushing = start(&files);
         let bell = bell_of(&files);
-        Self { files, pushing, bell, hosts: Hosts::default(), version: 0, pushed: Vec::new(), said: Said::default() }
+        let hosts = Hosts::new(files.settings.clone());
+        let (jobs, pushed, said) = (Vec::new(), Vec::new(), Said::default());
+        Self { files, pushing, bell, hosts, is_new: true, jobs, version: 0, pushed, said }
     }
 
     /// Reads the files again if one has changed, or somebody asks for it.
@@ -160,6 +166,8 @@ impl Reader {
                     self.bell = bell_of(&self.files);
                 }
                 (self.pushing, self.pushed) = (start(&self.files), Vec::new());
+                self.hosts.look_again(self.files.settings.clone());
+                self.is_new = true;
             }
             Err(reason) => {
                 tracing::error!(reason, "the files were read again and are not valid; the old ones stay active");
@@ -170,6 +178,8 @@ impl Reader {
     }
 
     async fn round(&mut self) {
+        // Those that came meanwhile have the same answer.
+        while self.bell.as_ref().is_some_and(|bell| bell.try_recv(&mut [0; 16]).is_ok()) {}
         let patience = self.files.settings.timeout;
         let read = tokio::task::spawn_blocking(move || query::jobs(patience)).await;
         match read.map_err(|error| error.to_string()).flatten() {
@@ -178,10 +188,15 @@ impl Reader {
                     tracing::info!(jobs = jobs.len(), "jobs can be read again");
                 }
                 self.said.tell_unreadable(unreadable);
-                let Files { config, settings, .. } = &self.files;
-                let Sets { groups, lacks } = Sets::of(&jobs, config, settings, &mut self.hosts).await;
-                self.said.tell(&lacks);
-                self.push(groups, jobs.len());
+                if !have_own_jobs(&self.files.config) {
+                    self.hosts.want(nodes_of(&jobs));
+                    // Otherwise jobs whose nodes proxies know from an earlier agent would lose their shares meanwhile.
+                    if mem::take(&mut self.is_new) {
+                        self.hosts.settle().await;
+                    }
+                }
+                self.jobs = jobs;
+                self.push();
             }
             Err(error) => {
                 if self.said.failure.as_ref() != Some(&error) {
@@ -192,8 +207,12 @@ impl Reader {
         }
     }
 
-    /// Lets these be pushed, unless they are already, and no other agent has pushed a later version.
-    fn push(&mut self, groups: Vec<Group>, jobs: usize) {
+    /// Lets the jobs be pushed as far as their nodes' addresses are known, unless they are already, and no other agent
+    /// has pushed a later version.
+    fn push(&mut self) {
+        let Files { config, settings, .. } = &self.files;
+        let Sets { groups, lacks } = Sets::of(&self.jobs, config, settings, &self.hosts);
+        self.said.tell(&lacks);
         let newer = self.pushing.newer();
         let is_news = |(index, group): &(usize, &Group)| self.pushed.get(*index) != Some(*group);
         let news: Vec<&Group> = groups
@@ -215,7 +234,7 @@ impl Reader {
             group.servers.iter().for_each(|server| self.pushing.set(*server, change.clone()));
         }
         if self.pushed != groups {
-            tracing::info!(jobs, "pushing jobs");
+            tracing::info!(jobs = self.jobs.len(), "pushing jobs");
         }
         self.pushed = groups;
     }

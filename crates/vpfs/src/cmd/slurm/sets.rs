@@ -3,7 +3,7 @@
 use vpfs_config::sets::AppText;
 use vpfs_config::{Config, Server};
 use vpfs_core::ServerId;
-use vpfs_slurm::{Built, Job, Settings, Unreadable, build, build_for_mounts, nodes_of};
+use vpfs_slurm::{Built, Job, Settings, Unreadable, build, build_for_mounts};
 
 use super::hosts::Hosts;
 use crate::print::plain;
@@ -28,12 +28,13 @@ const NAMED: usize = 5;
 
 impl Sets {
     /// All proxies get all jobs by their nodes' addresses; the mount of each node gets its own by their control groups.
-    pub(super) async fn of(jobs: &[Job], config: &Config, settings: &Settings, hosts: &mut Hosts) -> Self {
-        if config.servers.iter().all(Server::is_mount) {
+    pub(super) fn of(jobs: &[Job], config: &Config, settings: &Settings, hosts: &Hosts) -> Self {
+        if have_own_jobs(config) {
             return Self::of_mounts(jobs, config, settings);
         }
-        let addresses = hosts.find(&nodes_of(jobs), settings).await;
-        let mut built = build(jobs, settings, &|node| addresses.get(node).cloned().unwrap_or_default());
+        let mut built = build(jobs, settings, &|node| hosts.addresses(node));
+        // Those that are still looked up are not missing yet.
+        built.unknown_nodes.retain(|node| hosts.is_missing(node));
         let (servers, apps) = (config.servers().map(|(id, _)| id).collect(), std::mem::take(&mut built.apps));
         Self { groups: vec![Group { servers, apps }], lacks: lacks(&built) }
     }
@@ -79,6 +80,11 @@ fn lacks(Built { unclear, unknown_nodes, left_out, .. }: &Built) -> Vec<String> 
         lines.push(format!("{left_out} jobs are too many for one set, and get what clients without a rule get"));
     }
     lines
+}
+
+/// Whether each server gets the jobs of its node, for which no address is needed.
+pub(super) fn have_own_jobs(config: &Config) -> bool {
+    config.servers.iter().all(Server::is_mount)
 }
 
 /// Why a job is in no set.

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
-use vpfs_slurm::Jobs;
+use vpfs_slurm::{Jobs, nodes_of};
 
 use super::files::load_config;
 use super::hosts::Hosts;
-use super::sets::{Group, Sets, without_share};
+use super::sets::{Group, Sets, have_own_jobs, without_share};
 use super::{Rules, load, query};
 use crate::cmd::app::{some, users};
 use crate::cmd::runtime;
@@ -41,7 +41,16 @@ impl Show {
             }
         }
         .map_err(Exit::Failed)?;
-        let sets = runtime()?.block_on(Sets::of(&jobs, &config, &settings, &mut Hosts::default()));
+        let runtime = runtime()?;
+        let sets = runtime.block_on(async {
+            let mut hosts = Hosts::new(settings.clone());
+            if !have_own_jobs(&config) {
+                hosts.want(nodes_of(&jobs));
+                hosts.settle().await;
+            }
+            Sets::of(&jobs, &config, &settings, &hosts)
+        });
+        runtime.shutdown_background();
         print(table(&sets.groups))?;
         sets.lacks.into_iter().chain(unreadable.iter().map(without_share)).try_for_each(print)
     }
