@@ -27,7 +27,7 @@ use crate::handles::Content;
 use crate::inodes::{Inode, lock};
 use crate::listing::Entry;
 use crate::overlay::{Changes, Overlay, text};
-use crate::shares::Shares;
+use crate::shares::{Asked, Shares};
 
 /// How long the kernel believes attributes and names, which others may change in the source.
 const BELIEVED: Duration = Duration::from_secs(1);
@@ -124,13 +124,14 @@ impl Fuse {
         request: &Request,
         ino: INodeNo,
         data: &[u8],
-        work: impl FnOnce(&Overlay, &[u8]) + Send + 'static,
+        work: impl FnOnce(Result<&Overlay>, &[u8]) + Send + 'static,
     ) {
         let app = |shares: &Shares| {
             let file = self.0.inode(ino.0).map(|inode| text(&self.0.below(&inode))).unwrap_or_default();
             shares.app_of(Caller::from(request), &file)
         };
-        self.in_turn((OpKind::Metadata, 0), app, data, |overlay, data| {
+        let asked = Asked { op: OpKind::Metadata, bytes: 0, thread: request.pid(), data, is_divisible: false };
+        self.in_turn(asked, app, |overlay, data| {
             work(overlay, data);
             0
         });
@@ -139,32 +140,41 @@ impl Fuse {
     /// Serves a request about an open file in the turn of whoever opened it; `work` returns the bytes moved.
     fn of_handle(
         &self,
-        (op, bytes): (OpKind, u64),
         fh: FileHandle,
-        data: &[u8],
-        work: impl FnOnce(&Overlay, &[u8]) -> u64 + Send + 'static,
+        asked: Asked,
+        work: impl FnOnce(Result<&Overlay>, &[u8]) -> u64 + Send + 'static,
     ) {
         let app = |shares: &Shares| {
             // A handle that does not exist is refused later.
             let handle = self.0.handles.get(fh.0).ok();
-            handle.and_then(|handle| Some(shares.app_of_opener(handle.opener.as_ref()?, op))).unwrap_or_default()
+            let opener = handle.as_ref().and_then(|handle| handle.opener.as_ref());
+            opener.map(|opener| shares.app_of_opener(opener, asked.op)).unwrap_or_default()
         };
-        self.in_turn((op, bytes), app, data, work);
+        self.in_turn(asked, app, work);
     }
 
+    /// Serves a request that changes no data of an open file as [`Fuse::of_handle`] does.
+    fn about_handle(&self, request: &Request, fh: FileHandle, work: impl FnOnce(Result<&Overlay>) + Send + 'static) {
+        let asked = Asked { op: OpKind::Metadata, bytes: 0, thread: request.pid(), data: &[], is_divisible: false };
+        self.of_handle(fh, asked, |overlay, _| {
+            work(overlay);
+            0
+        });
+    }
+
+    /// `work` gets an error if the request is not to be served.
     fn in_turn(
         &self,
-        (op, bytes): (OpKind, u64),
+        asked: Asked,
         app: impl FnOnce(&Shares) -> AppId,
-        data: &[u8],
-        work: impl FnOnce(&Overlay, &[u8]) -> u64 + Send + 'static,
+        work: impl FnOnce(Result<&Overlay>, &[u8]) -> u64 + Send + 'static,
     ) {
         let overlay = Arc::clone(&self.0);
-        let work = move |data: &[u8]| work(&overlay, data);
+        let work = move |goes_on: Result<()>, data: &[u8]| work(goes_on.map(|()| &*overlay), data);
         match &self.0.shares {
-            Some(shares) => shares.serve(&self.0.workers, (app(shares), op, bytes), data, work),
-            None => self.0.workers.serve(data, |data| {
-                work(data);
+            Some(shares) => shares.serve(&self.0.workers, app(shares), asked, work),
+            None => self.0.workers.serve(asked.data, |data| {
+                work(Ok(()), data);
             }),
         }
     }
@@ -178,7 +188,8 @@ impl Fuse {
         make: impl FnOnce(&Overlay, &Inode, &OsStr) -> Result<FileAttr> + Send + 'static,
     ) {
         self.metadata(request, parent, name.as_bytes(), move |overlay, name| {
-            entry(reply, overlay.inode(parent.0).and_then(|parent| make(overlay, &parent, OsStr::from_bytes(name))));
+            let made = |overlay: &Overlay| make(overlay, &*overlay.inode(parent.0)?, OsStr::from_bytes(name));
+            entry(reply, overlay.and_then(made));
         });
     }
 
@@ -186,8 +197,9 @@ impl Fuse {
     fn removed(&self, request: &Request, parent: INodeNo, name: &OsStr, flags: AtFlags, reply: ReplyEmpty) {
         let caller = Caller::from(request);
         self.metadata(request, parent, name.as_bytes(), move |overlay, name| {
-            let parent = overlay.inode(parent.0);
-            empty(reply, parent.and_then(|parent| overlay.unlink(caller, &parent, OsStr::from_bytes(name), flags)));
+            let unlink =
+                |overlay: &Overlay| overlay.unlink(caller, &*overlay.inode(parent.0)?, OsStr::from_bytes(name), flags);
+            empty(reply, overlay.and_then(unlink));
         });
     }
 }
@@ -215,7 +227,7 @@ impl Filesystem for Fuse {
 
     fn getattr(&self, request: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         self.metadata(request, ino, &[], move |overlay, _| {
-            attributes(reply, overlay.inode(ino.0).and_then(|inode| attr::of(&inode)))
+            attributes(reply, overlay.and_then(|overlay| attr::of(&*overlay.inode(ino.0)?)));
         });
     }
 
@@ -241,15 +253,18 @@ impl Filesystem for Fuse {
         let times = has_times.then(|| Timestamps { last_access: time(atime), last_modification: time(mtime) });
         let (caller, changes) = (Caller::from(request), Changes { mode, uid, gid, size, times });
         self.metadata(request, ino, &[], move |overlay, _| {
-            let open = fh.and_then(|fh| overlay.handles.get(fh.0).ok());
-            let inode = overlay.inode(ino.0);
-            attributes(reply, inode.and_then(|inode| overlay.change(caller, &inode, open.as_deref(), &changes)));
+            let change = |overlay: &Overlay| {
+                let open = fh.and_then(|fh| overlay.handles.get(fh.0).ok());
+                overlay.change(caller, &*overlay.inode(ino.0)?, open.as_deref(), &changes)
+            };
+            attributes(reply, overlay.and_then(change));
         });
     }
 
     fn readlink(&self, request: &Request, ino: INodeNo, reply: ReplyData) {
         self.metadata(request, ino, &[], move |overlay, _| {
-            data(reply, overlay.inode(ino.0).and_then(|inode| Ok(readlinkat(&inode.fd, "", Vec::new())?.into_bytes())));
+            let read = |overlay: &Overlay| Ok(readlinkat(&overlay.inode(ino.0)?.fd, "", Vec::new())?.into_bytes());
+            data(reply, overlay.and_then(read));
         });
     }
 
@@ -304,9 +319,11 @@ impl Filesystem for Fuse {
         let (caller, name) = (Caller::from(request), name.to_owned());
         let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
         self.metadata(request, newparent, newname.as_bytes(), move |overlay, new| {
-            let both = overlay.inode(parent.0).and_then(|from| Ok((from, overlay.inode(newparent.0)?)));
-            let new = OsStr::from_bytes(new);
-            empty(reply, both.and_then(|(from, to)| overlay.rename(caller, (&from, &name), (&to, new), flags)));
+            let rename = |overlay: &Overlay| {
+                let (from, to) = (overlay.inode(parent.0)?, overlay.inode(newparent.0)?);
+                overlay.rename(caller, (&from, &name), (&to, OsStr::from_bytes(new)), flags)
+            };
+            empty(reply, overlay.and_then(rename));
         });
     }
 
@@ -320,8 +337,10 @@ impl Filesystem for Fuse {
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let caller = Caller::from(request);
         self.metadata(request, ino, &[], move |overlay, _| {
-            let mut handle = match overlay.inode(ino.0).and_then(|inode| overlay.open(caller, inode, flags.0)) {
-                Ok(handle) => handle,
+            let open =
+                |overlay: &'_ Overlay| overlay.inode(ino.0).and_then(|inode| overlay.open(caller, inode, flags.0));
+            let (overlay, mut handle) = match overlay.and_then(|overlay| Ok((overlay, open(overlay)?))) {
+                Ok(opened) => opened,
                 Err(why) => return reply.error(error(why)),
             };
             let backing = overlay.backing(&mut handle, |inode| reply.open_backing(&inode.fd));
@@ -345,9 +364,11 @@ impl Filesystem for Fuse {
     ) {
         let caller = Caller::from(request);
         self.metadata(request, parent, name.as_bytes(), move |overlay, name| {
-            let (parent, name) = (overlay.inode(parent.0), OsStr::from_bytes(name));
-            let created = parent.and_then(|parent| overlay.create(caller, &parent, name, (mode, umask), flags));
-            let (mut handle, attr) = match created {
+            let create = |overlay: &Overlay| {
+                let (parent, name) = (overlay.inode(parent.0)?, OsStr::from_bytes(name));
+                overlay.create(caller, &parent, name, (mode, umask), flags)
+            };
+            let (overlay, (mut handle, attr)) = match overlay.and_then(|overlay| Ok((overlay, create(overlay)?))) {
                 Ok(created) => created,
                 Err(why) => return reply.error(error(why)),
             };
@@ -374,8 +395,10 @@ impl Filesystem for Fuse {
         reply: ReplyData,
     ) {
         let pid = request.pid();
-        self.of_handle((OpKind::Read, size.into()), fh, &[], move |overlay, _| {
-            let read = overlay.handles.get(fh.0).and_then(|handle| {
+        let asked = Asked { op: OpKind::Read, bytes: size.into(), thread: pid, data: &[], is_divisible: false };
+        self.of_handle(fh, asked, move |overlay, _| {
+            let read = overlay.and_then(|overlay| {
+                let handle = overlay.handles.get(fh.0)?;
                 let recorded = overlay.recorded(pid, &handle);
                 let read = handle.content.read(offset, size as usize)?;
                 recorded.done(Op::Read, offset, read.len());
@@ -404,8 +427,18 @@ impl Filesystem for Fuse {
         // The kernel asks for that itself if it has the pages.
         let has_pages = self.0.options.recorder.is_none();
         let is_synced = !has_pages && flags.0.cast_unsigned() & OFlags::DSYNC.bits() != 0;
-        self.of_handle((OpKind::Write, data.len() as u64), fh, data, move |overlay, data| {
-            let done = overlay.handles.get(fh.0).and_then(|handle| {
+        // What the kernel writes back by itself has no thread that waits, and would be lost.
+        let is_programs = !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        let asked = Asked {
+            op: OpKind::Write,
+            bytes: data.len() as u64,
+            thread: if is_programs { caller.pid } else { 0 },
+            data,
+            is_divisible: is_programs,
+        };
+        self.of_handle(fh, asked, move |overlay, data| {
+            let done = overlay.and_then(|overlay| {
+                let handle = overlay.handles.get(fh.0)?;
                 let recorded = overlay.recorded(caller.pid, &handle);
                 if is_privileged {
                     overlay.drop_privileges(caller, &handle.inode)?;
@@ -447,18 +480,19 @@ impl Filesystem for Fuse {
         });
     }
 
-    fn fsync(&self, _: &Request, _: INodeNo, fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
-        self.of_handle((OpKind::Metadata, 0), fh, &[], move |overlay, _| {
-            empty(reply, overlay.handles.get(fh.0).and_then(|handle| handle.content.sync(datasync)));
-            0
+    fn fsync(&self, request: &Request, _: INodeNo, fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
+        self.about_handle(request, fh, move |overlay| {
+            empty(reply, overlay.and_then(|overlay| overlay.handles.get(fh.0)?.content.sync(datasync)));
         });
     }
 
     fn opendir(&self, request: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         let caller = Caller::from(request);
         self.metadata(request, ino, &[], move |overlay, _| {
-            match overlay.inode(ino.0).and_then(|inode| overlay.list(caller, &inode)) {
-                Ok(listing) => reply.opened(FileHandle(overlay.listings.add(listing.into())), FopenFlags::empty()),
+            let list =
+                |overlay: &Overlay| Ok(overlay.listings.add(overlay.list(caller, &*overlay.inode(ino.0)?)?.into()));
+            match overlay.and_then(list) {
+                Ok(listing) => reply.opened(FileHandle(listing), FopenFlags::empty()),
                 Err(why) => reply.error(error(why)),
             }
         });
@@ -466,12 +500,12 @@ impl Filesystem for Fuse {
 
     fn readdir(&self, request: &Request, ino: INodeNo, fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         self.metadata(request, ino, &[], move |overlay, _| {
-            let read = overlay.listings.get(fh.0).and_then(|listing| {
+            let read = |overlay: &Overlay| {
                 let take =
                     |entry: &Entry| reply.add(INodeNo(entry.ino), entry.next, attr::kind(entry.kind), &entry.name);
-                lock(&listing).read(offset, take)
-            });
-            match read {
+                lock(&*overlay.listings.get(fh.0)?).read(offset, take)
+            };
+            match overlay.and_then(read) {
                 Ok(()) => reply.ok(),
                 Err(why) => reply.error(error(why)),
             }
@@ -485,7 +519,7 @@ impl Filesystem for Fuse {
 
     fn fsyncdir(&self, request: &Request, ino: INodeNo, fh: FileHandle, _: bool, reply: ReplyEmpty) {
         self.metadata(request, ino, &[], move |overlay, _| {
-            empty(reply, overlay.listings.get(fh.0).and_then(|listing| fsync(&lock(&listing).fd)));
+            empty(reply, overlay.and_then(|overlay| fsync(&lock(&*overlay.listings.get(fh.0)?).fd)));
         });
     }
 
@@ -512,32 +546,36 @@ impl Filesystem for Fuse {
     ) {
         let (caller, name) = (Caller::from(request), name.to_owned());
         self.metadata(request, ino, value, move |overlay, value| {
-            empty(reply, overlay.set_attribute(caller, ino.0, &name, value, flags))
+            empty(reply, overlay.and_then(|overlay| overlay.set_attribute(caller, ino.0, &name, value, flags)));
         });
     }
 
     fn getxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let caller = Caller::from(request);
         self.metadata(request, ino, name.as_bytes(), move |overlay, name| {
-            value(reply, size, overlay.attribute(caller, ino.0, OsStr::from_bytes(name)));
+            let name = OsStr::from_bytes(name);
+            value(reply, size, overlay.and_then(|overlay| overlay.attribute(caller, ino.0, name)));
         });
     }
 
     fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         let caller = Caller::from(request);
-        self.metadata(request, ino, &[], move |overlay, _| value(reply, size, overlay.attribute_names(caller, ino.0)));
+        self.metadata(request, ino, &[], move |overlay, _| {
+            value(reply, size, overlay.and_then(|overlay| overlay.attribute_names(caller, ino.0)));
+        });
     }
 
     fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let caller = Caller::from(request);
         self.metadata(request, ino, name.as_bytes(), move |overlay, name| {
-            empty(reply, overlay.remove_attribute(caller, ino.0, OsStr::from_bytes(name)));
+            let name = OsStr::from_bytes(name);
+            empty(reply, overlay.and_then(|overlay| overlay.remove_attribute(caller, ino.0, name)));
         });
     }
 
     fn fallocate(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         fh: FileHandle,
         offset: u64,
@@ -546,9 +584,8 @@ impl Filesystem for Fuse {
         reply: ReplyEmpty,
     ) {
         let mode = FallocateFlags::from_bits_retain(mode.cast_unsigned());
-        self.of_handle((OpKind::Metadata, 0), fh, &[], move |overlay, _| {
-            empty(reply, overlay.handles.get(fh.0).and_then(|handle| handle.content.allocate(mode, offset, length)));
-            0
+        self.about_handle(request, fh, move |overlay| {
+            empty(reply, overlay.and_then(|overlay| overlay.handles.get(fh.0)?.content.allocate(mode, offset, length)));
         });
     }
 
@@ -586,7 +623,7 @@ impl Filesystem for Fuse {
 
     fn copy_file_range(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         fh_in: FileHandle,
         offset_in: u64,
@@ -598,9 +635,12 @@ impl Filesystem for Fuse {
         reply: ReplyWrite,
     ) {
         let len = len.min(COPY_MAX);
-        self.of_handle((OpKind::Write, len), fh_out, &[], move |overlay, _| {
-            let both = overlay.handles.get(fh_in.0).and_then(|from| Ok((from, overlay.handles.get(fh_out.0)?)));
-            let copied = both.and_then(|(from, to)| copy((&from.content, offset_in), (&to.content, offset_out), len));
+        let asked = Asked { op: OpKind::Write, bytes: len, thread: request.pid(), data: &[], is_divisible: false };
+        self.of_handle(fh_out, asked, move |overlay, _| {
+            let copied = overlay.and_then(|overlay| {
+                let (from, to) = (overlay.handles.get(fh_in.0)?, overlay.handles.get(fh_out.0)?);
+                copy((&from.content, offset_in), (&to.content, offset_out), len)
+            });
             written(reply, copied);
             copied.map_or(0, |copied| copied as u64)
         });

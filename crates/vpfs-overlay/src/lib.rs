@@ -25,6 +25,7 @@ mod programs;
 mod shares;
 mod stored;
 mod trace;
+mod waiters;
 mod workers;
 mod xattr;
 

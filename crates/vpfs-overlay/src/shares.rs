@@ -1,18 +1,22 @@
 //! Requests in turns: each belongs to an application, and waits until the scheduler lets it go on.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
+use rustix::io::{Errno, Result};
 use vpfs_core::{AppId, OpKind};
 use vpfs_proxy::Turns;
 
 use crate::caller::Caller;
-use crate::inodes::lock;
 use crate::programs::{Program, Programs};
+use crate::waiters::Waiters;
 use crate::workers::{Workers, start};
 
-/// The most bytes of writes that wait here; beyond, whoever reads requests waits.
+/// The most bytes of writes that wait here whole.
 const HELD_MAX: usize = 1 << 30;
+/// What is kept of one beyond: the kernel tells the program that so much was written, and the program writes the rest.
+/// Whoever reads requests must never wait, since nobody else is served then.
+const HELD_PART: usize = 4096;
 
 /// Whose turn it is.
 #[derive(Debug)]
@@ -20,6 +24,25 @@ pub(crate) struct Shares {
     turns: Turns,
     programs: Programs,
     held: Arc<Held>,
+    waiters: Arc<Waiters>,
+}
+
+impl Drop for Shares {
+    fn drop(&mut self) {
+        self.waiters.end();
+    }
+}
+
+/// A request that may have to wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) op: OpKind,
+    pub(crate) bytes: u64,
+    /// The thread that waits for it; 0 if none does, or it cannot be seen.
+    pub(crate) thread: u32,
+    pub(crate) data: &'a [u8],
+    /// Whether a part of the data may be written, instead of all.
+    pub(crate) is_divisible: bool,
 }
 
 /// Who opened a file: its requests are charged to them, also those that the kernel makes later.
@@ -33,23 +56,42 @@ pub(crate) struct Opener {
 
 impl Shares {
     pub(crate) fn new(turns: Turns) -> Self {
-        Self { turns, programs: Programs::default(), held: Arc::default() }
+        Self { turns, programs: Programs::default(), held: Arc::default(), waiters: Waiters::start() }
     }
 
-    /// Serves a request of an application, here if it may go on at once.
+    /// Serves a request of an application, here if it may go on at once; `work` is told if it may not go on at all.
     pub(crate) fn serve(
         &self,
         workers: &Workers,
-        (app, op, bytes): (AppId, OpKind, u64),
-        data: &[u8],
-        work: impl FnOnce(&[u8]) -> u64 + Send + 'static,
+        app: AppId,
+        asked: Asked,
+        work: impl FnOnce(Result<()>, &[u8]) -> u64 + Send + 'static,
     ) {
-        let waiting = match self.turns.ask(app, op, bytes) {
-            Ok(turn) => return workers.serve(data, move |data| turn.done(work(data))),
+        let Asked { op, thread, is_divisible, mut data, .. } = asked;
+        let mut turn = self.turns.ask(app, op, asked.bytes);
+        let kept = self.held.kept(data.len());
+        if is_divisible
+            && kept < data.len()
+            && let Err(waiting) = turn
+        {
+            waiting.withdraw();
+            data = &data[..kept];
+            turn = self.turns.ask(app, op, kept as u64);
+        }
+        let waiting = match turn {
+            Ok(turn) => return workers.serve(data, move |data| turn.done(work(Ok(()), data))),
             Err(waiting) => waiting,
         };
         let data = Data::held(&self.held, data);
-        waiting.then(Box::new(move |turn| start(move || turn.done(work(&data.bytes)))));
+        let cancel = waiting.then(Box::new(move |turn| match turn {
+            Some(turn) => start(move || turn.done(work(Ok(()), &data.bytes))),
+            None => {
+                work(Err(Errno::INTR), &data.bytes);
+            }
+        }));
+        if thread != 0 {
+            self.waiters.add(thread, cancel);
+        }
     }
 
     /// The application of a program's request about the metadata of the file at this path below the mount.
@@ -78,11 +120,18 @@ impl Shares {
     }
 }
 
-/// How much waits here.
+/// How many bytes wait here.
 #[derive(Debug, Default)]
-struct Held {
-    bytes: Mutex<usize>,
-    less: Condvar,
+struct Held(AtomicUsize);
+
+impl Held {
+    /// How much to keep of a write that could be divided.
+    fn kept(&self, size: usize) -> usize {
+        match self.0.load(Relaxed).checked_add(size) {
+            Some(all) if all <= HELD_MAX => size,
+            _ => size.min(HELD_PART),
+        }
+    }
 }
 
 /// A copy of a request's data, counted until it is dropped.
@@ -93,17 +142,32 @@ struct Data {
 
 impl Data {
     fn held(held: &Arc<Held>, bytes: &[u8]) -> Self {
-        let count = lock(&held.bytes);
-        let is_too_much = |count: &mut usize| *count > HELD_MAX.saturating_sub(bytes.len());
-        let mut count = held.less.wait_while(count, is_too_much).unwrap_or_else(PoisonError::into_inner);
-        *count += bytes.len();
+        held.0.fetch_add(bytes.len(), Relaxed);
         Self { bytes: bytes.to_vec(), held: Arc::clone(held) }
     }
 }
 
 impl Drop for Data {
     fn drop(&mut self) {
-        *lock(&self.held.bytes) -= self.bytes.len();
-        self.held.less.notify_one();
+        self.held.0.fetch_sub(self.bytes.len(), Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Symptom it guards against: with 1 GiB of writes that wait, no request of anybody was served.
+    #[test]
+    fn beyond_the_bound_a_part_is_kept() {
+        let held = Arc::<Held>::default();
+        held.0.store(HELD_MAX - (1 << 20), Relaxed);
+        assert_eq!(held.kept(1 << 20), 1 << 20);
+        let one = Data::held(&held, &[0; 5000]);
+        assert_eq!((held.kept(1 << 20), held.kept(5000), held.kept(100)), (HELD_PART, 5000, 100));
+        held.0.fetch_add(1 << 20, Relaxed);
+        assert_eq!((held.kept(5000), held.kept(100)), (HELD_PART, 100));
+        drop(one);
+        assert_eq!(held.0.load(Relaxed), HELD_MAX);
     }
 }

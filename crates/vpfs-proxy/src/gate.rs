@@ -53,7 +53,7 @@ enum Waiter {
 struct Outputs {
     messages: Vec<(ServerId, Message)>,
     dispatched: Vec<Arc<Mailbox>>,
-    programs: Vec<(Arc<Ticket>, RequestKey)>,
+    programs: Vec<Arc<Ticket>>,
     events: Vec<(Time, Event)>,
 }
 
@@ -62,13 +62,13 @@ impl vpfs_node::Outputs<Waiter> for Outputs {
         self.messages.extend(messages);
     }
 
-    fn dispatch(&mut self, waiter: &Waiter, request: RequestKey, dispatch: &Dispatch) {
+    fn dispatch(&mut self, waiter: &Waiter, _: RequestKey, dispatch: &Dispatch) {
         match waiter {
             Waiter::Session(mailbox, op) => {
                 mailbox.put(Dispatched { op: *op, pieces: dispatch.pieces });
                 self.dispatched.push(Arc::clone(mailbox));
             }
-            Waiter::Program(ticket) => self.programs.push((Arc::clone(ticket), request)),
+            Waiter::Program(ticket) => self.programs.push(Arc::clone(ticket)),
         }
     }
 
@@ -137,9 +137,9 @@ impl Gate {
     }
 
     /// Enqueues a request of a program; its ticket gets the dispatch, possibly before this returns.
-    pub(crate) fn enqueue_program(&self, ticket: &Arc<Ticket>, app: AppId, op: OpKind, bytes: u64) {
+    pub(crate) fn enqueue_program(&self, ticket: &Arc<Ticket>, app: AppId, op: OpKind, bytes: u64) -> RequestKey {
         let waiter = Waiter::Program(Arc::clone(ticket));
-        self.with(|state, now| state.node.enqueue(now, waiter, &Arrival::new(app, op, bytes)));
+        self.with(|state, now| state.node.enqueue(now, waiter, &Arrival::new(app, op, bytes)))
     }
 
     /// A dispatched request of a program ended.
@@ -298,7 +298,7 @@ impl Gate {
             self.timer_changed.notify_one();
         }
         outputs.dispatched.iter().for_each(|mailbox| mailbox.wake());
-        outputs.programs.into_iter().for_each(|(ticket, request)| ticket.call(request));
+        outputs.programs.iter().for_each(|ticket| ticket.call());
         self.outbox.send(self.server, outputs.messages);
         outputs.events.iter().for_each(|(at, event)| self.events.note(*at, event));
         result

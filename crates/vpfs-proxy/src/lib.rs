@@ -62,5 +62,5 @@ pub use peers::{Askers, Stream, connect_to_ask};
 pub use pushes::Pushes;
 pub use start_error::StartError;
 pub use state_dir::StateDir;
-pub use turns::{Turn, Turns, Waiting, Work};
+pub use turns::{Cancel, Turn, Turns, Waiting, Work};
 pub use vpfs_node::AppTotals;

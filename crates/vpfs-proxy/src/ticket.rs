@@ -1,11 +1,16 @@
 //! A request that waits in a gate without a session.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use vpfs_node::RequestKey;
+/// What to do when a request's turn comes, or when it is closed before. Whoever calls it must not wait for it.
+type Then = Box<dyn FnOnce(End) + Send>;
 
-/// What to do when a request's turn comes. Whoever calls it must not wait for it.
-type Then = Box<dyn FnOnce(RequestKey) + Send>;
+/// How waiting ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Called,
+    Closed,
+}
 
 /// Tells when its turn comes. Whoever asked may say only afterwards what to do then.
 #[derive(Default)]
@@ -16,33 +21,45 @@ enum State {
     #[default]
     Asked,
     Told(Then),
-    Called(RequestKey),
+    Ended(End),
 }
 
 impl Ticket {
-    /// The request, if its turn has come.
-    pub(crate) fn called(&self) -> Option<RequestKey> {
-        match *self.lock() {
-            State::Called(request) => Some(request),
-            State::Asked | State::Told(_) => None,
-        }
+    /// Whether it waits no more.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(*self.lock(), State::Ended(_))
     }
 
-    /// Its turn has come.
-    pub(crate) fn call(self: Arc<Self>, request: RequestKey) {
-        let before = std::mem::replace(&mut *self.lock(), State::Called(request));
-        if let State::Told(then) = before {
-            then(request);
+    /// Its turn has come. If it was closed, whoever did that ends the request.
+    pub(crate) fn call(&self) {
+        self.end(End::Called);
+    }
+
+    /// Nobody waits any more. Whether that ended it, so that the caller must end the request: its turn had not come.
+    pub(crate) fn close(&self) -> bool {
+        self.end(End::Closed)
+    }
+
+    fn end(&self, end: End) -> bool {
+        let mut state = self.lock();
+        if let State::Ended(_) = *state {
+            return false;
         }
+        let before = std::mem::replace(&mut *state, State::Ended(end));
+        drop(state);
+        if let State::Told(then) = before {
+            then(end);
+        }
+        true
     }
 
     /// Calls `then` when its turn comes, now if it has come meanwhile.
     pub(crate) fn then(&self, then: Then) {
         let mut state = self.lock();
         match *state {
-            State::Called(request) => {
+            State::Ended(end) => {
                 drop(state);
-                then(request);
+                then(end);
             }
             State::Asked | State::Told(_) => *state = State::Told(then),
         }
@@ -50,5 +67,31 @@ impl Ticket {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn what_comes_first_ends_it_once() {
+        let (sender, ends) = channel();
+        let told = || {
+            let ticket = Arc::<Ticket>::default();
+            let sender = sender.clone();
+            ticket.then(Box::new(move |end| sender.send(end).unwrap()));
+            ticket
+        };
+        let closed = told();
+        assert!(closed.close() && !closed.close());
+        closed.call();
+        let called = told();
+        called.call();
+        assert!(called.has_ended() && !called.close(), "whose turn has come is not interrupted");
+        assert_eq!(ends.try_iter().collect::<Vec<_>>(), [End::Closed, End::Called]);
     }
 }

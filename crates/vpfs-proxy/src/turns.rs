@@ -9,7 +9,7 @@ use vpfs_node::{RequestKey, Served};
 
 use crate::gate::Gate;
 use crate::shared::Shared;
-use crate::ticket::Ticket;
+use crate::ticket::{End, Ticket};
 
 /// Where the requests of programs wait for their turn. Copies are the same place.
 #[derive(Clone)]
@@ -18,8 +18,9 @@ pub struct Turns {
     gate: Arc<Gate>,
 }
 
-/// What goes on with a request when it is its turn. Whoever calls it must not wait for it.
-pub type Work = Box<dyn FnOnce(Turn) + Send>;
+/// What goes on with a request when it is its turn; nothing if it is cancelled before. Whoever calls it must not wait
+/// for it.
+pub type Work = Box<dyn FnOnce(Option<Turn>) + Send>;
 
 impl Turns {
     pub(crate) fn new(shared: Arc<Shared>, gate: Arc<Gate>) -> Self {
@@ -42,13 +43,10 @@ impl Turns {
     /// # Errors
     /// The request, if it has to wait.
     pub fn ask(&self, app: AppId, op: OpKind, bytes: u64) -> Result<Turn, Waiting> {
-        let asked = Asked { gate: Arc::clone(&self.gate), op, arrived: self.gate.now() };
-        let ticket = Arc::<Ticket>::default();
-        self.gate.enqueue_program(&ticket, app, op, bytes);
-        match ticket.called() {
-            Some(request) => Ok(asked.turn(request)),
-            None => Err(Waiting { ticket, asked }),
-        }
+        let (ticket, arrived) = (Arc::<Ticket>::default(), self.gate.now());
+        let request = self.gate.enqueue_program(&ticket, app, op, bytes);
+        let asked = Asked { gate: Arc::clone(&self.gate), request, op, arrived };
+        if ticket.has_ended() { Ok(asked.turn()) } else { Err(Waiting { ticket, asked }) }
     }
 }
 
@@ -60,19 +58,20 @@ impl fmt::Debug for Turns {
 
 struct Asked {
     gate: Arc<Gate>,
+    request: RequestKey,
     op: OpKind,
     arrived: Time,
 }
 
 impl Asked {
-    fn turn(self, request: RequestKey) -> Turn {
-        let Self { gate, op, arrived } = self;
+    fn turn(self) -> Turn {
+        let Self { gate, request, op, arrived } = self;
         let served = Served { op, bytes: 0, arrived, dispatched: gate.now(), answered: false };
         Turn { gate, request, served }
     }
 }
 
-/// A request whose turn has not come. It must be told what to do then.
+/// A request whose turn has not come. It must be told what to do then, or be withdrawn.
 #[must_use = "its turn comes, and nobody would end it"]
 pub struct Waiting {
     ticket: Arc<Ticket>,
@@ -81,9 +80,44 @@ pub struct Waiting {
 
 impl Waiting {
     /// Calls `work` when the request's turn comes, now if it has come meanwhile.
-    pub fn then(self, work: Work) {
-        let asked = self.asked;
-        self.ticket.then(Box::new(move |request| work(asked.turn(request))));
+    pub fn then(self, work: Work) -> Cancel {
+        let Self { ticket, asked } = self;
+        let cancel = Cancel { ticket: Arc::clone(&ticket), gate: Arc::clone(&asked.gate), request: asked.request };
+        ticket.then(Box::new(move |end| work((end == End::Called).then(|| asked.turn()))));
+        cancel
+    }
+
+    /// Takes the request back, as if it had not been made.
+    pub fn withdraw(self) {
+        self.ticket.close();
+        self.asked.gate.cancel(self.asked.request);
+    }
+}
+
+/// Ends the waiting of a request.
+pub struct Cancel {
+    ticket: Arc<Ticket>,
+    gate: Arc<Gate>,
+    request: RequestKey,
+}
+
+impl Cancel {
+    /// Its turn will not come, unless it has: its work is called without one.
+    pub fn cancel(&self) {
+        if self.ticket.close() {
+            self.gate.cancel(self.request);
+        }
+    }
+
+    /// Whether it waits no more.
+    pub fn is_late(&self) -> bool {
+        self.ticket.has_ended()
+    }
+}
+
+impl fmt::Debug for Cancel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cancel").finish_non_exhaustive()
     }
 }
 

@@ -1,5 +1,8 @@
 //! The built command as an overlay, where FUSE can be used: as root, with /dev/fuse.
 
+mod shares;
+mod sources;
+
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -128,38 +131,6 @@ impl Drop for Overlay {
             let _ = child.wait();
         }
         let _ = Command::new("umount").arg("-l").arg(self.path("mnt")).stderr(Stdio::null()).status();
-    }
-}
-
-/// Directories with something mounted on them, until the test ends.
-struct Shown(Vec<PathBuf>);
-
-impl Shown {
-    /// Shows the directories `from` at `src`, which an overlay has as its source, through another file system of FUSE.
-    /// Nothing, and a word about it, where its program is missing.
-    fn at_source(overlay: &Overlay, program: &str, options: &[&str], from: &[PathBuf]) -> Option<Self> {
-        if !requirements::are_present(program, &[program]) {
-            return None;
-        }
-        fs::remove_dir(overlay.path("src/out")).expect("it is empty");
-        let from: Vec<_> = from.iter().map(|path| path.display().to_string()).collect();
-        run(Command::new(program).args(options).arg(from.join(":")).arg(overlay.path("src")));
-        Some(Self(vec![overlay.path("src")]))
-    }
-
-    /// A file system in memory, whose inode numbers begin anew.
-    fn memory(at: &Path) -> Self {
-        fs::create_dir_all(at).expect("a directory");
-        run(Command::new("mount").args(["-t", "tmpfs", "none"]).arg(at));
-        Self(vec![at.to_owned()])
-    }
-}
-
-impl Drop for Shown {
-    fn drop(&mut self) {
-        for path in &self.0 {
-            let _ = Command::new("umount").arg("-l").arg(path).stderr(Stdio::null()).status();
-        }
     }
 }
 
@@ -513,134 +484,4 @@ fn write_until_it_dies(directory: &Path, round: u64, writer: u64) -> Vec<(String
         }
     }
     synced
-}
-
-/// One application for each kind of rule, and one that gets nearly nothing.
-const SHARES: &str = r#"
-[[server]]
-name = "here"
-address = "mount://localhost"
-[[app]]
-name = "slow"
-uids = 2002
-server_cap = "1B/s"
-burst = "1B"
-[[app]]
-name = "program"
-programs = "**/dd"
-[[app]]
-name = "file"
-files = "out/**"
-[peers]
-port = 7399
-bind = "127.0.0.1"
-security = "none"
-sockets = "sockets"
-"#;
-
-/// Symptom it guards against: requests that wait for their turn hold up those of others, in threads or in the kernel.
-#[test]
-fn who_waits_for_his_turn_holds_nobody_up() {
-    let Some(mut overlay) = overlay() else { return };
-    fs::write(overlay.path("vpfs.toml"), SHARES).expect("a file");
-    let slow = overlay.path("src/slow");
-    fs::create_dir(&slow).expect("a directory");
-    fs::set_permissions(&slow, fs::Permissions::from_mode(0o777)).expect("ours");
-    let checked = output(&mut overlay.command(&["proxy", "--config", "vpfs.toml", "--check", "--connect"]));
-    assert!(String::from_utf8_lossy(&checked.stderr).contains("valid: 1 mount,"), "{checked:?}");
-    assert!(checked.status.success());
-    overlay.mount(&["--config", "vpfs.toml"]);
-    // More requests than there are threads, or places in the kernel's queue.
-    let script = "for i in $(seq 700); do head -c 9000 /dev/zero > slow/$i & done; wait";
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid=2002", "--regid=2002", "--clear-groups", "sh", "-c", script]);
-    let mut held = command.current_dir(overlay.path("mnt")).spawn().expect("setpriv");
-    await_some(PATIENCE, || match overlay.applications() {
-        text if text.contains("slow") => Ok(()),
-        text => Err(text),
-    });
-    fs::write(overlay.path("mnt/out/a"), vec![1; 300_000]).expect("it is written");
-    run(Command::new("dd").args(["if=/dev/zero", "of=b", "bs=1000", "count=1"]).current_dir(overlay.path("mnt")));
-    let program = vpfs().display().to_string();
-    let own = ["--reuid=2003", "--regid=2003", "--clear-groups", &program, "run", "--weight", "4", "--", "cat", "b"];
-    run(Command::new("setpriv").args(own).current_dir(overlay.path("mnt")));
-    assert!(matches!(held.try_wait(), Ok(None)), "it waits");
-    let seen = overlay.applications();
-    for app in ["file ", "program ", "uid:0 ", "uid:2003/weight:4 "] {
-        assert!(seen.lines().any(|line| line.trim_start().starts_with(app)), "{app}: {seen}");
-    }
-    // Nothing is lost: it goes on when it may.
-    fs::write(overlay.path("vpfs.toml"), SHARES.replace("server_cap = \"1B/s\"\nburst = \"1B\"", "")).expect("a file");
-    overlay.signal("-HUP");
-    assert!(held.wait().expect("it ends").success());
-    assert_eq!(count(&slow), 700);
-    assert!(
-        fs::read_dir(&slow).expect("ours").flatten().all(|file| file.metadata().is_ok_and(|file| file.len() == 9000))
-    );
-    overlay.unmount();
-}
-
-impl Overlay {
-    /// What applications did, as `vpfs peers` shows it.
-    fn applications(&self) -> String {
-        let seen = output(&mut self.command(&["peers", "--config", "vpfs.toml"]));
-        String::from_utf8_lossy(&seen.stdout).into_owned()
-    }
-}
-
-/// Symptom: over a source whose inode numbers are not unique, `cat b` shows what is in a, and writing to b overwrites
-/// a. Cause: files were identified by device and inode number.
-#[test]
-fn files_with_one_inode_number_stay_two_files() {
-    let Some(mut overlay) = overlay() else { return };
-    let branches = ["one", "two"].map(|name| overlay.path(name));
-    let _memory = branches.each_ref().map(|branch| Shown::memory(branch));
-    fs::write(branches[0].join("a"), "of a").expect("a file");
-    fs::write(branches[1].join("b"), "of b").expect("a file");
-    let options = ["-o", "use_ino,inodecalc=passthrough"];
-    let Some(_source) = Shown::at_source(&overlay, "mergerfs", &options, &branches) else { return };
-    let source = overlay.path("src");
-    let ino = |name: &str| fs::metadata(source.join(name)).expect("it exists").ino();
-    assert_eq!(ino("a"), ino("b"), "the source is what this test needs");
-    overlay.mount(&[]);
-    let path = |name: &str| overlay.path("mnt").join(name);
-    let read = |name: &str| fs::read_to_string(path(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
-    let open = File::open(path("a")).expect("it opens");
-    assert_eq!((read("a"), read("b")), ("of a".to_owned(), "of b".to_owned()));
-    fs::write(path("b"), "new").expect("it is written");
-    assert_eq!((read("a"), read("b")), ("of a".to_owned(), "new".to_owned()));
-    fs::rename(path("b"), path("c")).expect("it is renamed");
-    fs::remove_file(path("a")).expect("it is removed");
-    assert_eq!(read("c"), "new");
-    assert_eq!(std::io::read_to_string(open).expect("it is open"), "of a");
-    overlay.unmount();
-}
-
-/// Symptom: after `ln a b; rm a`, there is no b, so `git commit` fails. Cause: both were one file to the mount, which
-/// had a descriptor of a, and descriptors of this source go by name.
-#[test]
-fn a_link_outlives_the_name_that_it_was_made_from() {
-    let Some(mut overlay) = overlay() else { return };
-    let real = overlay.path("real");
-    fs::create_dir(&real).expect("a directory");
-    let Some(_source) = Shown::at_source(&overlay, "bindfs", &[], &[real]) else { return };
-    overlay.mount(&[]);
-    let path = |name: &str| overlay.path("mnt").join(name);
-    fs::write(path("a"), "text").expect("it is written");
-    fs::hard_link(path("a"), path("b")).expect("it is linked");
-    assert_eq!(fs::read_to_string(path("b")).expect("it is read"), "text");
-    fs::remove_file(path("a")).expect("it is removed");
-    assert_eq!(fs::read_to_string(path("b")).expect("it is there"), "text");
-    fs::write(path("a"), "another").expect("it is written");
-    fs::write(path("b"), "longer text").expect("it is written");
-    assert_eq!(fs::read_to_string(path("a")).expect("it is read"), "another");
-    // Names change while a file is open, and while a program is in a directory.
-    fs::create_dir(path("deep")).expect("a directory");
-    fs::write(path("deep/c"), "c").expect("it is written");
-    let open = File::open(path("deep/c")).expect("it opens");
-    let script = "cd deep && mv ../deep ../moved && cat c && echo d > d && mv c ../b && cat d ../b";
-    let seen = run(Command::new("sh").args(["-ec", script]).current_dir(path("")));
-    assert_eq!(seen, "cd\nc");
-    assert_eq!(std::io::read_to_string(open).expect("it is open"), "c");
-    overlay.unmount();
 }
