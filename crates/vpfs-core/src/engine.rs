@@ -13,7 +13,7 @@ use crate::request::Request;
 use crate::scheduler::Scheduler;
 use crate::settings::Settings;
 use crate::totals::Totals;
-use crate::units::{AppId, Bytes, Time};
+use crate::units::{AppId, Bytes, RequestId, Time};
 
 /// A scheduler that can be exchanged for another one.
 pub(crate) trait Engine: Scheduler + Debug {
@@ -26,6 +26,9 @@ pub(crate) trait Engine: Scheduler + Debug {
 
     /// The requests of another engine; call while there are none here.
     fn take_over(&mut self, now: Time, handover: Handover);
+
+    /// A request in use, and when it was enqueued.
+    fn request(&self, id: RequestId) -> (Time, Request);
 
     /// Its shares for the sum over all servers, if it has such.
     fn shared(&mut self) -> Option<&mut dyn SharedService> {

@@ -70,6 +70,11 @@ impl Engine for Fifo {
         Handover { outstanding, queued, events }
     }
 
+    fn request(&self, id: RequestId) -> (Time, Request) {
+        let FifoEntry { request, enqueued_at, .. } = *self.requests.get(id);
+        (enqueued_at, request)
+    }
+
     fn take_over(&mut self, _now: Time, handover: Handover) {
         let Handover { outstanding, queued, events } = handover;
         self.events = events;

@@ -223,6 +223,11 @@ impl Engine for Ioco {
         Handover { outstanding: all(true), queued: all(false), events: self.events }
     }
 
+    fn request(&self, id: RequestId) -> (Time, Request) {
+        let IocoEntry { request, enqueued_at, .. } = *self.requests.get(id);
+        (enqueued_at, request)
+    }
+
     fn take_over(&mut self, _now: Time, handover: Handover) {
         self.outstanding = handover.outstanding.len();
         for (enqueued_at, request) in handover.outstanding {

@@ -227,6 +227,21 @@ impl Policy {
         [Some((ServiceClass::Data, self.caps.totals())), data, metadata].into_iter().flatten()
     }
 
+    /// Gives up a queued request, which is refunded as if it were cancelled, so that it can be enqueued as another
+    /// application's. Returns when it arrived. A cap forgets nothing of it; the fair policies do not know when it was
+    /// issued.
+    pub fn withdraw(&mut self, now: Time, id: RequestId) -> (Time, Request) {
+        let withdrawn = match self.place(id) {
+            Place::Held => {
+                let Entry { request, arrived, .. } = self.capped[id.index()];
+                (arrived, request)
+            }
+            place => self.engine(place).request(id),
+        };
+        self.cancel(now, id);
+        withdrawn
+    }
+
     /// Whether new metadata requests go to a queue of their own.
     fn is_open(&self) -> bool {
         self.settings.metadata_depth.is_some()

@@ -246,8 +246,14 @@ impl<W> Node<W> {
         }
         let Cost { here, elsewhere } = self.costs.of(arrival);
         let request = Request::new(self.requests.id(key), app, op, here);
-        let request = Request { objects, issued_at, elsewhere, piece, ..request };
-        self.scheduler.enqueue(now, request);
+        self.schedule(now, now, &Request { objects, issued_at, elsewhere, piece, ..request });
+        self.check(now);
+        key
+    }
+
+    fn schedule(&mut self, now: Time, arrived: Time, request: &Request) {
+        let Request { app, op, .. } = *request;
+        self.scheduler.enqueue_held(now, arrived, request);
         self.flows.add(now, app);
         if let Some(peers) = &mut self.peers {
             peers.flow_arrived(now, &self.flows, app);
@@ -261,8 +267,37 @@ impl<W> Node<W> {
         }
         // Now, so that a report takes no message beside the one that announces the application.
         self.pass_reports_on(now);
+    }
+
+    /// All queued requests in order of arrival, with their kind and whoever waits for them: whose they are may have
+    /// changed. O(n log n) in requests in use.
+    pub fn waiting(&self) -> impl Iterator<Item = (RequestKey, OpKind, &W)> {
+        self.requests.all_queued().into_iter().map(|(key, entry)| (key, entry.op, &entry.waiter))
+    }
+
+    /// A request that is still queued belongs to `app` from now on: it is refunded to the application that it was
+    /// enqueued for, waits by the rules of `app` alone, and passes at once if that is exempt. What it has waited stays
+    /// known. Nothing happens if it was dispatched, or has ended.
+    pub fn reassign(&mut self, now: Time, key: RequestKey, app: AppId) {
+        let Some((before, op)) = self.requests.queued(key) else { return };
+        let is_exempt = self.flows.is_exempt(app);
+        if before == app && !is_exempt {
+            return;
+        }
+        let (arrived, request) = self.scheduler.withdraw(now, self.requests.id(key));
+        self.flows.remove(now, before);
+        self.requests.set_app(key, app);
+        if let Some(accounts) = &mut self.accounts {
+            accounts.on_enqueue(now, app, op);
+        }
+        self.on_gone(now, (before, op), true);
+        if is_exempt {
+            self.requests.exempt(key);
+            self.passing.push(key);
+        } else {
+            self.schedule(now, arrived, &Request { app, ..request });
+        }
         self.check(now);
-        key
     }
 
     /// Corrects a queued or dispatched data request, whose size was an estimate: it moves `bytes`.

@@ -101,6 +101,30 @@ impl<W> Requests<W> {
         self.entries[self.id(key).index()].state == State::Exempt
     }
 
+    /// The application of a request that the scheduler has queued; `None` if it was dispatched, or has ended.
+    pub(crate) fn queued(&self, key: RequestKey) -> Option<(AppId, OpKind)> {
+        let entry = self.entries.get(key.id.index()).filter(|entry| entry.serial == key.serial)?;
+        (entry.state == State::Queued).then_some((entry.app, entry.op))
+    }
+
+    /// Those that the scheduler has queued, in order of arrival.
+    pub(crate) fn all_queued(&self) -> Vec<(RequestKey, &Entry<W>)> {
+        let queued = self.entries.iter().filter(|(_, entry)| entry.state == State::Queued);
+        let mut queued: Vec<_> = queued.map(|(index, entry)| (self.key(index, entry), entry)).collect();
+        queued.sort_by_key(|(key, entry)| (entry.arrived, key.serial));
+        queued
+    }
+
+    fn key(&self, index: usize, entry: &Entry<W>) -> RequestKey {
+        let id = u32::try_from(index).expect("the driver bounds the requests");
+        RequestKey { id: RequestId(id), serial: entry.serial }
+    }
+
+    /// A queued request is another application's.
+    pub(crate) fn set_app(&mut self, key: RequestKey, app: AppId) {
+        self.entries[key.id.index()].app = app;
+    }
+
     /// An exempt request goes to the storage.
     pub(crate) fn pass(&mut self, now: Time, key: RequestKey) -> (&Entry<W>, Dispatch) {
         let id = self.id(key);

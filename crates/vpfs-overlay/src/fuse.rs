@@ -18,7 +18,7 @@ use rustix::fs::{
     readlinkat,
 };
 use rustix::io::{Errno, Result};
-use vpfs_core::{AppId, OpKind};
+use vpfs_core::OpKind;
 use vpfs_harl::Op;
 
 use crate::attr;
@@ -27,7 +27,7 @@ use crate::handles::Content;
 use crate::inodes::{Inode, lock};
 use crate::listing::Entry;
 use crate::overlay::{Changes, Overlay, text};
-use crate::shares::{Asked, Shares};
+use crate::shares::{Asked, Asker, Shares};
 
 /// How long the kernel believes attributes and names, which others may change in the source.
 const BELIEVED: Duration = Duration::from_secs(1);
@@ -126,12 +126,12 @@ impl Fuse {
         data: &[u8],
         work: impl FnOnce(Result<&Overlay>, &[u8]) + Send + 'static,
     ) {
-        let app = |shares: &Shares| {
+        let asker = |shares: &Shares| {
             let file = self.0.inode(ino.0).map(|inode| text(&self.0.below(&inode))).unwrap_or_default();
-            shares.app_of(Caller::from(request), &file)
+            Some(shares.asker(Caller::from(request), file))
         };
         let asked = Asked { op: OpKind::Metadata, bytes: 0, thread: request.pid(), data, is_divisible: false };
-        self.in_turn(asked, app, |overlay, data| {
+        self.in_turn(asked, asker, |overlay, data| {
             work(overlay, data);
             0
         });
@@ -144,13 +144,8 @@ impl Fuse {
         asked: Asked,
         work: impl FnOnce(Result<&Overlay>, &[u8]) -> u64 + Send + 'static,
     ) {
-        let app = |shares: &Shares| {
-            // A handle that does not exist is refused later.
-            let handle = self.0.handles.get(fh.0).ok();
-            let opener = handle.as_ref().and_then(|handle| handle.opener.as_ref());
-            opener.map(|opener| shares.app_of_opener(opener, asked.op)).unwrap_or_default()
-        };
-        self.in_turn(asked, app, work);
+        let opener = |_: &Shares| self.0.handles.get(fh.0).ok()?.opener.clone();
+        self.in_turn(asked, opener, work);
     }
 
     /// Serves a request that changes no data of an open file as [`Fuse::of_handle`] does.
@@ -166,13 +161,14 @@ impl Fuse {
     fn in_turn(
         &self,
         asked: Asked,
-        app: impl FnOnce(&Shares) -> AppId,
+        asker: impl FnOnce(&Shares) -> Option<Arc<Asker>>,
         work: impl FnOnce(Result<&Overlay>, &[u8]) -> u64 + Send + 'static,
     ) {
         let overlay = Arc::clone(&self.0);
         let work = move |goes_on: Result<()>, data: &[u8]| work(goes_on.map(|()| &*overlay), data);
-        match &self.0.shares {
-            Some(shares) => shares.serve(&self.0.workers, app(shares), asked, work),
+        // A handle that does not exist is refused at once.
+        match self.0.shares.as_ref().and_then(|shares| Some((shares, asker(shares)?))) {
+            Some((shares, asker)) => shares.serve(&self.0.workers, &asker, asked, work),
             None => self.0.workers.serve(asked.data, |data| {
                 work(Ok(()), data);
             }),

@@ -11,7 +11,7 @@ use rustix::io::{Errno, Result, dup, pread, pwrite};
 
 use crate::fd::close;
 use crate::inodes::{Inode, lock};
-use crate::shares::Opener;
+use crate::shares::Asker;
 use crate::stored::Opened;
 
 /// What is open, by handle.
@@ -53,7 +53,7 @@ pub(crate) struct Handle {
     /// The path that programs know, if requests are recorded.
     pub(crate) label: Option<Arc<str>>,
     /// Who opened it, if requests take turns.
-    pub(crate) opener: Option<Opener>,
+    pub(crate) opener: Option<Arc<Asker>>,
 }
 
 #[derive(Debug)]

@@ -176,7 +176,7 @@ impl Overlay {
         };
         let shown = |below| Arc::from(self.mountpoint.join(below).to_string_lossy());
         let label = self.options.recorder.as_ref().map(|_| shown(self.below(&inode)));
-        let opener = self.shares.as_ref().map(|shares| shares.opener(caller, text(&self.below(&inode))));
+        let opener = self.shares.as_ref().map(|shares| shares.asker(caller, text(&self.below(&inode))));
         Ok(Handle { inode, content, backing: None, label, opener })
     }
 

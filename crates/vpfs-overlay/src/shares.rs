@@ -45,9 +45,10 @@ pub(crate) struct Asked<'a> {
     pub(crate) is_divisible: bool,
 }
 
-/// Who opened a file: its requests are charged to them, also those that the kernel makes later.
+/// Who asks for a file. Requests to an open one are charged to whoever opened it, also those that the kernel makes
+/// later.
 #[derive(Debug)]
-pub(crate) struct Opener {
+pub(crate) struct Asker {
     program: Arc<Program>,
     file: String,
     /// The application of each [`OpKind`], and above it the rules by which it was found.
@@ -59,15 +60,16 @@ impl Shares {
         Self { turns, programs: Programs::default(), held: Arc::default(), waiters: Waiters::start() }
     }
 
-    /// Serves a request of an application, here if it may go on at once; `work` is told if it may not go on at all.
+    /// Serves a request of whoever asks, here if it may go on at once; `work` is told if it may not go on at all.
     pub(crate) fn serve(
         &self,
         workers: &Workers,
-        app: AppId,
+        asker: &Arc<Asker>,
         asked: Asked,
         work: impl FnOnce(Result<()>, &[u8]) -> u64 + Send + 'static,
     ) {
         let Asked { op, thread, is_divisible, mut data, .. } = asked;
+        let app = asker.app(&self.turns, op);
         let mut turn = self.turns.ask(app, op, asked.bytes);
         let kept = self.held.kept(data.len());
         if is_divisible
@@ -82,41 +84,41 @@ impl Shares {
             Ok(turn) => return workers.serve(data, move |data| turn.done(work(Ok(()), data))),
             Err(waiting) => waiting,
         };
+        let (turns, asker) = (self.turns.clone(), Arc::clone(asker));
         let data = Data::held(&self.held, data);
-        let cancel = waiting.then(Box::new(move |turn| match turn {
+        let identified = move || asker.app(&turns, op);
+        let work = move |turn| match turn {
             Some(turn) => start(move || turn.done(work(Ok(()), &data.bytes))),
             None => {
                 work(Err(Errno::INTR), &data.bytes);
             }
-        }));
+        };
+        let cancel = waiting.then(identified, Box::new(work));
         if thread != 0 {
             self.waiters.add(thread, cancel);
         }
     }
 
-    /// The application of a program's request about the metadata of the file at this path below the mount.
-    pub(crate) fn app_of(&self, caller: Caller, file: &str) -> AppId {
-        self.app(&self.programs.get(caller), file, OpKind::Metadata)
+    /// A program that asks for the file at this path below the mount.
+    pub(crate) fn asker(&self, caller: Caller, file: String) -> Arc<Asker> {
+        let apps = std::array::from_fn(|_| AtomicU64::new(u64::MAX));
+        Arc::new(Asker { program: self.programs.get(caller), file, apps })
     }
+}
 
-    pub(crate) fn opener(&self, caller: Caller, file: String) -> Opener {
-        Opener { program: self.programs.get(caller), file, apps: std::array::from_fn(|_| AtomicU64::new(u64::MAX)) }
-    }
-
-    pub(crate) fn app_of_opener(&self, opener: &Opener, op: OpKind) -> AppId {
-        let app = &opener.apps[op as usize];
-        let (known, rules) = (app.load(Relaxed), self.turns.generation() & u64::from(u32::MAX));
+impl Asker {
+    /// Its application by the rules in force.
+    fn app(&self, turns: &Turns, op: OpKind) -> AppId {
+        let app = &self.apps[op as usize];
+        let (known, rules) = (app.load(Relaxed), turns.generation() & u64::from(u32::MAX));
         if known >> 32 == rules && known != u64::MAX {
             return AppId(u32::try_from(known & u64::from(u32::MAX)).unwrap_or_default());
         }
-        let found = self.app(&opener.program, &opener.file, op);
+        let Program { uid, gids, cgroup, executable, weight } = &*self.program;
+        let (file, weight) = (&self.file[..], *weight);
+        let found = turns.app(&vpfs_config::Program { uid: *uid, gids, cgroup, executable, file, op, weight });
         app.store(rules << 32 | u64::from(found.0), Relaxed);
         found
-    }
-
-    fn app(&self, program: &Program, file: &str, op: OpKind) -> AppId {
-        let Program { uid, gids, cgroup, executable, weight } = program;
-        self.turns.app(&vpfs_config::Program { uid: *uid, gids, cgroup, executable, file, op, weight: *weight })
     }
 }
 

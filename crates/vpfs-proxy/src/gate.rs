@@ -14,6 +14,7 @@ use crate::clock::Clock;
 use crate::event_log::{EventLog, is_important};
 use crate::learned::Known;
 use crate::mailbox::{Dispatched, Mailbox};
+use crate::origin::{Belonging, Origin};
 use crate::outbox::{Incoming, Outbox};
 use crate::ticket::Ticket;
 
@@ -41,9 +42,10 @@ struct State {
 }
 
 /// Whoever waits for a request's dispatch.
+#[derive(Clone)]
 enum Waiter {
-    /// An operation of a session.
-    Session(Arc<Mailbox>, OpId),
+    /// An operation of a session, and whose it is.
+    Session(Arc<Mailbox>, OpId, Arc<Origin>),
     /// A request of a program on this host.
     Program(Arc<Ticket>),
 }
@@ -64,7 +66,7 @@ impl vpfs_node::Outputs<Waiter> for Outputs {
 
     fn dispatch(&mut self, waiter: &Waiter, _: RequestKey, dispatch: &Dispatch) {
         match waiter {
-            Waiter::Session(mailbox, op) => {
+            Waiter::Session(mailbox, op, _) => {
                 mailbox.put(Dispatched { op: *op, pieces: dispatch.pieces });
                 self.dispatched.push(Arc::clone(mailbox));
             }
@@ -128,11 +130,16 @@ impl Gate {
     }
 
     /// Enqueues an operation; its mailbox, which may be the caller's own, receives the dispatch.
-    pub(crate) fn enqueue(&self, mailbox: &Arc<Mailbox>, op: OpId, app: AppId, submission: &Submission) -> RequestKey {
+    pub(crate) fn enqueue(
+        &self,
+        (mailbox, op): (&Arc<Mailbox>, OpId),
+        Belonging { app, origin }: Belonging,
+        submission: &Submission,
+    ) -> RequestKey {
         let Submission { kind, cost: Bytes(bytes), objects, position, elsewhere, piece, .. } = *submission;
         // No client says when it issued a request (docs/decisions/0024-ioco-live.md).
         let arrival = Arrival { app, op: kind, bytes, objects, position, elsewhere, issued_at: None, piece };
-        let waiter = Waiter::Session(Arc::clone(mailbox), op);
+        let waiter = Waiter::Session(Arc::clone(mailbox), op, origin);
         self.with(|state, now| state.node.enqueue(now, waiter, &arrival))
     }
 
@@ -140,6 +147,30 @@ impl Gate {
     pub(crate) fn enqueue_program(&self, ticket: &Arc<Ticket>, app: AppId, op: OpKind, bytes: u64) -> RequestKey {
         let waiter = Waiter::Program(Arc::clone(ticket));
         self.with(|state, now| state.node.enqueue(now, waiter, &Arrival::new(app, op, bytes)))
+    }
+
+    /// A request belongs to this application now, if it still waits.
+    pub(crate) fn reassign(&self, request: RequestKey, app: AppId) {
+        self.with(|state, now| state.node.reassign(now, request, app));
+    }
+
+    /// The rules have changed: requests that wait go by those in force, by which `identified` finds their applications.
+    /// Must not be called under the lock of the applications. O(n log n) in requests; the lock of the gate is not held
+    /// while they are identified.
+    pub(crate) fn reassign_all(&self, identified: impl Fn(&Origin, OpKind) -> AppId) {
+        let waiting: Vec<(RequestKey, OpKind, Waiter)> =
+            self.lock().node.waiting().map(|(request, op, waiter)| (request, op, waiter.clone())).collect();
+        let found = waiting.into_iter().filter_map(|(request, op, waiter)| {
+            let app = match waiter {
+                Waiter::Session(_, _, origin) => identified(&origin, op),
+                Waiter::Program(ticket) => ticket.app()?,
+            };
+            Some((request, app))
+        });
+        let found: Vec<(RequestKey, AppId)> = found.collect();
+        if !found.is_empty() {
+            self.with(|state, now| found.iter().for_each(|(request, app)| state.node.reassign(now, *request, *app)));
+        }
     }
 
     /// A dispatched request of a program ended.

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use vpfs_core::{AppId, OpKind, Time};
+use vpfs_core::{OpKind, Time};
 use vpfs_session::User;
 
 use crate::hosts::Host;
 use crate::log_limit::Kind;
+use crate::origin::{Belonging, Origin};
 use crate::shared::Shared;
 
 /// Identifies the client of one connection.
@@ -28,11 +29,11 @@ pub(crate) struct ClientIdentity {
 #[derive(Default)]
 struct Known {
     /// The user of the latest request that stated one, and its application.
-    latest: Option<(Arc<User>, AppId)>,
+    latest: Option<(Arc<User>, Belonging)>,
     /// The applications of its users.
-    apps: HashMap<Arc<User>, AppId>,
+    apps: HashMap<Arc<User>, Belonging>,
     /// The application of requests without a user, and the changes of the host's user that it is based on.
-    unstated: Option<(u64, AppId)>,
+    unstated: Option<(u64, Belonging)>,
 }
 
 /// The number of users of one connection to remember: those of a busy login node.
@@ -71,7 +72,7 @@ impl ClientIdentity {
     }
 
     /// The application of a request of this client now, from `user` if it states one.
-    pub(crate) fn app(&mut self, shared: &Shared, user: Option<&Arc<User>>, op: OpKind) -> AppId {
+    pub(crate) fn app(&mut self, shared: &Shared, user: Option<&Arc<User>>, op: OpKind) -> Belonging {
         let generation = shared.generation();
         if generation != self.generation {
             self.generation = generation;
@@ -83,37 +84,50 @@ impl ClientIdentity {
         }
     }
 
-    fn of_user(&mut self, shared: &Shared, user: &Arc<User>, op: OpKind) -> AppId {
-        let known = &mut self.known[op as usize];
+    fn of_user(&mut self, shared: &Shared, user: &Arc<User>, op: OpKind) -> Belonging {
         // Usually the same allocation.
-        if let Some((latest, app)) = &known.latest
+        if let Some((latest, found)) = &self.known[op as usize].latest
             && Arc::ptr_eq(latest, user)
         {
-            return *app;
+            return found.clone();
         }
         self.host.show(user);
-        let app = known.apps.get(user).copied().unwrap_or_else(|| {
-            if known.apps.len() >= USERS {
-                known.apps.clear();
+        let found = match self.known[op as usize].apps.get(user) {
+            Some(found) => found.clone(),
+            None => {
+                let found = self.find(shared, Some(Arc::clone(user)), op);
+                let apps = &mut self.known[op as usize].apps;
+                if apps.len() >= USERS {
+                    apps.clear();
+                }
+                apps.insert(Arc::clone(user), found.clone());
+                found
             }
-            let app = shared.assign(self.listener, self.ip, Some(user), op);
-            known.apps.insert(Arc::clone(user), app);
-            app
-        });
-        known.latest = Some((Arc::clone(user), app));
-        app
+        };
+        self.known[op as usize].latest = Some((Arc::clone(user), found.clone()));
+        found
     }
 
-    fn of_host(&mut self, shared: &Shared, op: OpKind) -> AppId {
-        let (changes, unstated) = (self.host.changes(), &mut self.known[op as usize].unstated);
-        match *unstated {
-            Some((known, app)) if known == changes => app,
+    fn of_host(&mut self, shared: &Shared, op: OpKind) -> Belonging {
+        let changes = self.host.changes();
+        match &self.known[op as usize].unstated {
+            Some((known, found)) if *known == changes => found.clone(),
             _ => {
-                let app = shared.assign(self.listener, self.ip, self.host.shown().as_deref(), op);
-                *unstated = Some((changes, app));
-                app
+                let found = self.find(shared, self.host.shown(), op);
+                self.known[op as usize].unstated = Some((changes, found.clone()));
+                found
             }
         }
+    }
+
+    fn find(&self, shared: &Shared, user: Option<Arc<User>>, op: OpKind) -> Belonging {
+        let origin = Origin { ip: self.ip, listener: self.listener, user };
+        Belonging { app: shared.assign(&origin, op), origin: Arc::new(origin) }
+    }
+
+    /// The rules by which the latest request was identified.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
     }
 }
 
@@ -145,7 +159,7 @@ mod tests {
     }
 
     fn name_of(shared: &Shared, client: &mut ClientIdentity, user: Option<&Arc<User>>) -> String {
-        let app = client.app(shared, user, OpKind::Read);
+        let app = client.app(shared, user, OpKind::Read).app;
         shared.apps().get(app).unwrap().name.clone()
     }
 
@@ -204,7 +218,7 @@ mod tests {
         let shared = shared("[[app]]\nname = \"storm\"\noperations = \"metadata\"\n[apps]\nauto = \"off\"\n");
         let mut client = client(&shared, "10.0.0.1");
         let mut app = |user, op| {
-            let app = client.app(&shared, user, op);
+            let app = client.app(&shared, user, op).app;
             shared.apps().get(app).unwrap().name.clone()
         };
         for user in [None, Some(&user(1))] {

@@ -31,6 +31,7 @@ mod mailbox;
 mod memory;
 mod names;
 mod observer;
+mod origin;
 mod outbox;
 mod patience;
 mod peers;

@@ -9,7 +9,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use vpfs_config::{Account, AppTable, Client, Config, HostSet, Identify, Identity, Program, PushedApps};
 use vpfs_core::{AppId, OpKind};
-use vpfs_session::{Requester, User};
+use vpfs_session::Requester;
 
 use crate::clock::Clock;
 use crate::connection_permits::ConnectionPermits;
@@ -18,6 +18,7 @@ use crate::handover::Handed;
 use crate::hosts::Hosts;
 use crate::limits::DaemonLimits;
 use crate::memory::Memory;
+use crate::origin::Origin;
 
 /// The stage in the life of the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -141,13 +142,15 @@ impl Shared {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Switches to new rules; `update` updates the applications and the gates first.
+    /// Switches to new rules, also for requests that wait; `update` updates the applications and the gates first.
     pub(crate) fn replace(&self, rules: Rules, update: impl FnOnce(&mut AppTable, &[Arc<Gate>])) {
         let mut apps = self.apps();
         update(&mut apps, &self.gates);
         self.memory.set_limits(rules.limits.memory, rules.limits.host_memory, &self.hosts.all());
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
         self.generation.fetch_add(1, Ordering::Release);
+        drop(apps);
+        self.gates.iter().for_each(|gate| gate.reassign_all(|origin, op| self.assign(origin, op)));
     }
 
     /// Forgets pushed applications that have been gone for the time of `rest`, as far as they have no requests, so that
@@ -237,7 +240,8 @@ impl Shared {
     }
 
     /// The application of a client's request; a new one is announced to all gates.
-    pub(crate) fn assign(&self, listener: usize, ip: IpAddr, user: Option<&User>, op: OpKind) -> AppId {
+    pub(crate) fn assign(&self, Origin { ip, listener, user }: &Origin, op: OpKind) -> AppId {
+        let (listener, ip, user) = (*listener, *ip, user.as_deref());
         let (uid, gids) = user.map_or((None, &[][..]), |user| (Some(user.uid), &user.gids));
         let machine = user.map_or("", |user| &user.machine[..]);
         self.find(&ip, |rules| rules.identify.identify(&Client { listener, ip, uid, gids, machine, op }))
@@ -274,6 +278,7 @@ mod tests {
 
     use super::*;
     use crate::mailbox::Mailbox;
+    use crate::origin::Belonging;
 
     fn push(shared: &Shared, config: &Config, job: u32) {
         let host = format!("10.0.{}.{}", job / 250, job % 250);
@@ -296,7 +301,13 @@ mod tests {
         let shared = Shared::new(clock, vec![gate], Rules::resolved(&config), apps);
         let rest = Duration::from_secs(60);
         push(&shared, &config, 0);
-        let busy = shared.assign(0, [10, 0, 0, 0].into(), None, OpKind::Read);
+        let of_job = |job: u32| Origin {
+            ip: [10, 0, u8::try_from(job / 250).unwrap(), u8::try_from(job % 250).unwrap()].into(),
+            listener: 0,
+            user: None,
+        };
+        let busy = shared.assign(&of_job(0), OpKind::Read);
+        let belonging = Belonging { app: busy, origin: Arc::new(of_job(0)) };
         let mailbox = Arc::new(Mailbox::default());
         let submission = Submission {
             kind: OpKind::Metadata,
@@ -307,11 +318,11 @@ mod tests {
             piece: None,
             user: None,
         };
-        let request = shared.gates[0].enqueue(&mailbox, OpId { index: 0, serial: 0 }, busy, &submission);
+        let op = OpId { index: 0, serial: 0 };
+        let request = shared.gates[0].enqueue((&mailbox, op), belonging, &submission);
         for job in 1..1000 {
             push(&shared, &config, job);
-            let host = [10, 0, u8::try_from(job / 250).unwrap(), u8::try_from(job % 250).unwrap()];
-            let app = shared.assign(0, host.into(), None, OpKind::Read);
+            let app = shared.assign(&of_job(job), OpKind::Read);
             assert_eq!(shared.apps().get(app).unwrap().name, format!("slurm:{job}"));
             assert_ne!(app, busy, "it has a request that has not ended");
             tokio::time::advance(Duration::from_secs(20)).await;

@@ -1,6 +1,8 @@
 //! A request that waits in a gate without a session.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use vpfs_core::AppId;
 
 /// What to do when a request's turn comes, or when it is closed before. Whoever calls it must not wait for it.
 type Then = Box<dyn FnOnce(End) + Send>;
@@ -12,6 +14,9 @@ pub(crate) enum End {
     Closed,
 }
 
+/// Finds the application of a request by the rules in force.
+pub(crate) type Identified = Arc<dyn Fn() -> AppId + Send + Sync>;
+
 /// Tells when its turn comes. Whoever asked may say only afterwards what to do then.
 #[derive(Default)]
 pub(crate) struct Ticket(Mutex<State>);
@@ -20,7 +25,7 @@ pub(crate) struct Ticket(Mutex<State>);
 enum State {
     #[default]
     Asked,
-    Told(Then),
+    Told(Then, Identified),
     Ended(End),
 }
 
@@ -47,21 +52,31 @@ impl Ticket {
         }
         let before = std::mem::replace(&mut *state, State::Ended(end));
         drop(state);
-        if let State::Told(then) = before {
+        if let State::Told(then, _) = before {
             then(end);
         }
         true
     }
 
+    /// The application of a request that waits, as far as that was said.
+    pub(crate) fn app(&self) -> Option<AppId> {
+        let identified = match &*self.lock() {
+            State::Told(_, identified) => Arc::clone(identified),
+            State::Asked | State::Ended(_) => return None,
+        };
+        // Not under the lock: it may dispatch other requests.
+        Some(identified())
+    }
+
     /// Calls `then` when its turn comes, now if it has come meanwhile.
-    pub(crate) fn then(&self, then: Then) {
+    pub(crate) fn then(&self, identified: Identified, then: Then) {
         let mut state = self.lock();
         match *state {
             State::Ended(end) => {
                 drop(state);
                 then(end);
             }
-            State::Asked | State::Told(_) => *state = State::Told(then),
+            State::Asked | State::Told(..) => *state = State::Told(then, identified),
         }
     }
 
@@ -83,7 +98,7 @@ mod tests {
         let told = || {
             let ticket = Arc::<Ticket>::default();
             let sender = sender.clone();
-            ticket.then(Box::new(move |end| sender.send(end).unwrap()));
+            ticket.then(Arc::new(|| AppId(0)), Box::new(move |end| sender.send(end).unwrap()));
             ticket
         };
         let closed = told();

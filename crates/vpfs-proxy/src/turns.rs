@@ -9,7 +9,7 @@ use vpfs_node::{RequestKey, Served};
 
 use crate::gate::Gate;
 use crate::shared::Shared;
-use crate::ticket::{End, Ticket};
+use crate::ticket::{End, Identified, Ticket};
 
 /// Where the requests of programs wait for their turn. Copies are the same place.
 #[derive(Clone)]
@@ -79,11 +79,16 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Calls `work` when the request's turn comes, now if it has come meanwhile.
-    pub fn then(self, work: Work) -> Cancel {
+    /// Calls `work` when the request's turn comes, now if it has come meanwhile. `identified` finds its application by
+    /// the rules in force, which may change while it waits.
+    pub fn then(self, identified: impl Fn() -> AppId + Send + Sync + 'static, work: Work) -> Cancel {
         let Self { ticket, asked } = self;
         let cancel = Cancel { ticket: Arc::clone(&ticket), gate: Arc::clone(&asked.gate), request: asked.request };
-        ticket.then(Box::new(move |end| work((end == End::Called).then(|| asked.turn()))));
+        let identified: Identified = Arc::new(identified);
+        let then = move |end| work((end == End::Called).then(|| asked.turn()));
+        ticket.then(Arc::clone(&identified), Box::new(then));
+        // A change before this did not know whose it is.
+        cancel.gate.reassign(cancel.request, identified());
         cancel
     }
 

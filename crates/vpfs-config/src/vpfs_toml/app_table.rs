@@ -1,6 +1,6 @@
 //! Numbers applications for the schedulers: first those of the file, then automatic and pushed ones.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,14 +15,16 @@ use super::pushed::PushedApps;
 /// Gives every application an [`AppId`] that it keeps until the process ends.
 ///
 /// The ids are dense: first the applications of the file in its order, then automatic ones as they appear. Equal calls
-/// give equal ids. An application that is missing in a newer file keeps its id, because requests may still be queued
-/// under it, and gets it back if it returns. The number of automatic applications is limited by `auto_limit`; clients
-/// beyond it get the default application. All together, those of a network, or none of them
-/// are in a share.
+/// give equal ids. An application that is missing in a newer file keeps its id, because requests of it may still be in
+/// the storage, and gets it back if it returns. The number of automatic applications is limited by `auto_limit`;
+/// clients beyond it get the default application. All together, those of a network, or none of them are in a share.
 ///
 /// Pushed applications get an id when their first client appears, and lose it some time after they are gone: jobs come
 /// and go without number, and schedulers hold something for each id. [`AppTable::retired`] tells which ids nobody
 /// gets any more, and [`AppTable::recycle`] frees one for the next pushed application.
+///
+/// An application that is gone, of the file or pushed, has no cap, no minimum, no target and no share: what is left of
+/// it must not be held by rules that nobody sees any more.
 #[derive(Clone, Debug)]
 pub struct AppTable {
     entries: Vec<AppEntry>,
@@ -60,13 +62,18 @@ impl AppTable {
         table
     }
 
-    /// Switches to a newer configuration. Returns the ids that are new, or whose weight, cap or target changed.
+    /// Switches to a newer configuration. Returns the ids that are new, gone, or whose weight, cap or target changed.
     ///
     /// Automatic applications beyond a lowered `auto_limit` stay.
     pub fn reload(&mut self, config: &Config) -> Vec<AppId> {
         let mut changed = Vec::new();
-        let configured = config.apps.iter().map(|app| self.configure(app, &mut changed)).collect();
-        self.configured = configured;
+        let configured: Vec<AppId> = config.apps.iter().map(|app| self.configure(app, &mut changed)).collect();
+        let present: HashSet<AppId> = configured.iter().copied().collect();
+        for id in std::mem::replace(&mut self.configured, configured) {
+            if !present.contains(&id) {
+                changed.extend(self.retire(id));
+            }
+        }
         self.default = self.configured[config.default_app.0];
         self.rule = config.auto;
         let mut auto: Vec<_> = self.auto.iter().map(|(key, id)| (*id, *key)).collect();
@@ -109,7 +116,10 @@ impl AppTable {
                     changed.extend(self.replace(id, entry));
                     self.pushed_ids.insert(name, id);
                 }
-                None => self.retired.push_back((id, now)),
+                None => {
+                    changed.extend(self.retire(id));
+                    self.retired.push_back((id, now));
+                }
             }
         }
         changed
@@ -185,6 +195,12 @@ impl AppTable {
             Some(Place { path, .. }) => Place::at(format!("{path}/{owner}")),
             None => Place { path: owner.to_string(), weight: self.rule.weight },
         }
+    }
+
+    /// What an application was given is gone with it.
+    fn retire(&mut self, id: AppId) -> Option<AppId> {
+        let AppEntry { name, is_automatic, .. } = self.entries[id.index()].clone();
+        self.replace(id, AppEntry { name, is_automatic, share: None, policy: AppPolicy::default() })
     }
 
     /// Returns `id` if the entry differs from the one before.

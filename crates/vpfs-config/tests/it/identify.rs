@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use vpfs_config::sets::{AppText, Set, SetName, SetText, Sets};
 use vpfs_config::{Account, AppIndex, AppTable, AutoKey, Client, Config, Identify, Identity, Place};
-use vpfs_core::{AppId, OpKind, Time};
+use vpfs_core::{AppId, AppPolicy, OpKind, Time};
 
 const NETWORK: &str = "[[server]]\nname = \"s1\"\naddress = \"tcp://n1:3334\"\n[[listener]]\nport = 5334\n";
 
@@ -147,6 +147,19 @@ fn ids_stay_with_their_names() {
     assert_eq!(table.get(AppId(1)).unwrap().policy.weight.get(), 5);
     assert_eq!(table.reload(&newer), []);
     assert_eq!(table.len(), 5);
+}
+
+/// What an application that is gone still has in the storage must not count for a cap, a minimum or a share.
+#[test]
+fn an_application_that_is_gone_has_no_rules() {
+    let a = "[[app]]\nname = \"a\"\nuids = 0\nshare = \"p\"\nweight = 3\ncap = \"1B/s\"\nburst = \"1B\"\n";
+    let mut table = AppTable::new(&config(a));
+    let before = table.get(AppId(0)).unwrap().clone();
+    assert_eq!(table.reload(&config("[[app]]\nname = \"b\"\nuids = 0\n")), [AppId(0), AppId(2)]);
+    let gone = table.get(AppId(0)).unwrap();
+    assert_eq!((&gone.name[..], &gone.share, gone.policy), ("a", &None, AppPolicy::default()));
+    assert_eq!(table.reload(&config(a)), [AppId(0)], "`b` had nothing to lose");
+    assert_eq!(table.get(AppId(0)), Some(&before));
 }
 
 /// The shares of some automatic applications, all of weight 3.

@@ -16,7 +16,7 @@ use crate::request::Request;
 use crate::settings::{PolicyKind, Settings};
 use crate::total::TotalKind;
 use crate::totals::Totals;
-use crate::units::{AppId, Bytes, Time};
+use crate::units::{AppId, Bytes, RequestId, Time};
 
 impl Isolation {
     /// Creates the policy with these settings.
@@ -94,6 +94,11 @@ impl Engine for Isolation {
             chosen.map(|entry| (entry.enqueued_at, Request { elsewhere: None, ..entry.request })).collect()
         };
         Handover { outstanding: of(false), queued: of(true), events: self.events }
+    }
+
+    fn request(&self, id: RequestId) -> (Time, Request) {
+        let Entry { request, enqueued_at, .. } = *self.queue.requests.get(id);
+        (enqueued_at, request)
     }
 
     fn take_over(&mut self, now: Time, handover: Handover) {

@@ -256,12 +256,13 @@ impl Engine for Sfq {
     }
 
     fn hand_over(self: Box<Self>) -> Handover {
-        let with_time = |id: RequestId| {
-            let SfqEntry { app, op, cost, enqueued_at, .. } = *self.queue.requests.get(id);
-            (enqueued_at, Request::new(id, app, op, cost))
-        };
-        let all = |state| self.in_state(state).into_iter().map(with_time).collect();
+        let all = |state| self.in_state(state).into_iter().map(|id| self.request(id)).collect();
         Handover { outstanding: all(State::Outstanding), queued: all(State::Queued), events: self.events }
+    }
+
+    fn request(&self, id: RequestId) -> (Time, Request) {
+        let SfqEntry { app, op, cost, enqueued_at, .. } = *self.queue.requests.get(id);
+        (enqueued_at, Request::new(id, app, op, cost))
     }
 
     /// Outstanding requests are charged as if they had been dispatched here, even if they exceed the depth.

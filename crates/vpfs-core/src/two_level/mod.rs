@@ -337,6 +337,11 @@ impl Engine for TwoLevel {
         Handover { outstanding: all(true), queued: all(false), events: self.events }
     }
 
+    fn request(&self, id: RequestId) -> (Time, Request) {
+        let TwoLevelEntry { request, enqueued_at, .. } = *self.requests.get(id);
+        (enqueued_at, request)
+    }
+
     /// Outstanding requests are charged, and get a deadline that starts now.
     fn take_over(&mut self, now: Time, handover: Handover) {
         for (enqueued_at, request) in handover.outstanding {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use vpfs_core::{
-    AppId, AppPolicy, Bytes, Depth, Dispatch, OpKind, PolicyKind, ServerId, Settings, SlotCostTable, Time,
+    AppId, AppPolicy, Bytes, Cap, Depth, Dispatch, OpKind, PolicyKind, ServerId, Settings, SlotCostTable, Time,
 };
 use vpfs_node::coordination::Message;
 use vpfs_node::{Activity, Arrival, Event, Node, NodeSettings, Outputs, RequestKey, Served};
@@ -128,4 +128,36 @@ fn without_accounts_the_same_requests_pass() {
     };
     assert_eq!(run(&mut with), run(&mut without));
     assert_eq!((with.snapshot(Time::ZERO + MS).apps.len(), without.snapshot(Time::ZERO + MS).apps.len()), (2, 0));
+}
+
+/// Symptom: what waited stayed with the application that it was enqueued for, whatever the rules said meanwhile. See
+/// [`Node::reassign`].
+#[test]
+fn what_waits_can_be_given_to_another_application() {
+    let mut node = node();
+    let (first, _) = send(&mut node, Time::ZERO, ORDINARY);
+    let now = Time::ZERO + MS;
+    let waiting: Vec<_> = (0..3).map(|_| send(&mut node, Time::ZERO, ORDINARY).0).collect();
+    let capped = AppPolicy { cap: Cap::new(1, Bytes(1)), ..AppPolicy::default() };
+    node.set_app(now, AppId(2), "capped", &capped);
+    assert_eq!(node.waiting().map(|(key, ..)| key).collect::<Vec<_>>(), waiting, "in order of arrival");
+    node.reassign(now, first, BACKUP);
+    node.reassign(now, waiting[0], ORDINARY);
+    assert_eq!(dispatched(&mut node, now), [], "nothing changes for what was dispatched, or belongs there already");
+    for key in [waiting[1], waiting[2]] {
+        node.reassign(now, key, AppId(2));
+    }
+    assert_eq!(dispatched(&mut node, now), []);
+    let queued = |node: &Node<()>| [ORDINARY, BACKUP, AppId(2)].map(|app| writes(node, now, app).queued);
+    assert_eq!(queued(&node), [1, 0, 2]);
+    node.reassign(now, waiting[2], BACKUP);
+    assert_eq!(dispatched(&mut node, now), [waiting[2]], "exempt: it passes at once");
+    node.reassign(now, waiting[1], ORDINARY);
+    assert_eq!((queued(&node), dispatched(&mut node, now)), ([2, 0, 0], vec![]));
+    node.cancel(now, waiting[0]);
+    node.reassign(now, waiting[0], BACKUP);
+    node.complete(now, first, &Served::new(OpKind::Write, Time::ZERO, Time::ZERO));
+    assert_eq!(dispatched(&mut node, now), [waiting[1]]);
+    let waited = writes(&node, now, ORDINARY);
+    assert_eq!((waited.queued, waited.outstanding), (0, 1));
 }

@@ -568,8 +568,14 @@ impl Connection {
     fn act(&mut self, action: Action) -> Result<(), Failure> {
         match action {
             Action::Enqueue(op, submission) => {
-                let app = self.identity.app(&self.shared, submission.user.as_ref(), submission.kind);
-                let id = self.gate().enqueue(&self.mailbox, op, app, &submission);
+                let (user, kind) = (submission.user.as_ref(), submission.kind);
+                let belonging = self.identity.app(&self.shared, user, kind);
+                let origin = Arc::clone(&belonging.origin);
+                let id = self.gate().enqueue((&self.mailbox, op), belonging, &submission);
+                // If they changed just now, the change may not have found this request.
+                if self.shared.generation() != self.identity.generation() {
+                    self.gate().reassign(id, self.shared.assign(&origin, kind));
+                }
                 self.requests.insert(op, id);
             }
             Action::CorrectCost(op, real) => self.requests.correct_cost(op, real),

@@ -218,6 +218,39 @@ async fn a_cap_can_be_set_changed_and_lifted_while_requests_wait() {
     assert!(begin.elapsed() < Duration::from_millis(100), "lifting the cap dispatches everything at once");
 }
 
+/// Symptom: requests that an application's cap held stayed at it for ever after the application was removed, renamed,
+/// or lost its clients to another one, while new requests of the same client passed. Cause: a request belonged to the
+/// application that it was enqueued for, and an application that was gone kept its cap.
+#[tokio::test(start_paused = true)]
+async fn what_waits_goes_by_the_rules_in_force() {
+    let held = "[[app]]\nname = \"a\"\nclients = \"127.9.0.1\"\ncap = \"1B/s\"\nburst = \"1B\"\n";
+    let in_share = "[[share]]\nname = \"p\"\ncap = \"1B/s\"\nburst = \"1B\"\n\
+                    [[app]]\nname = \"a\"\nclients = \"127.9.0.1\"\nshare = \"p\"\n";
+    let renamed = "[[app]]\nname = \"b\"\nclients = \"127.9.0.1\"\n";
+    let moved = format!("{renamed}{}", held.replace("127.9.0.1", "127.9.0.2"));
+    for policy in ["isolation", "sfq-d", "two-level", "fifo"] {
+        let policy = format!("[scheduler]\npolicy = \"{policy}\"\n");
+        for before in [held, in_share] {
+            for after in ["", renamed, &moved] {
+                let mut site = Site::start(1, "[apps]\nauto = \"off\"\n").await;
+                let client = site.client_at([127, 9, 0, 1]).await;
+                let file = client.create("/f", &CreateOptions::basic()).await.unwrap();
+                site.reload(&format!("{before}{policy}")).await;
+                let mut waiting = JoinSet::new();
+                for at in 0..8 {
+                    let (client, file) = (client.clone(), file.clone());
+                    waiting.spawn(async move { client.write_at(&file, at * 9_000, pattern(1, 9_000)).await.unwrap() });
+                }
+                let all = async |waiting: &mut JoinSet<_>| while waiting.join_next().await.is_some() {};
+                assert!(timeout(Duration::from_secs(60), all(&mut waiting)).await.is_err(), "{before} holds it");
+                site.reload(&format!("{after}{policy}")).await;
+                let ended = timeout(Duration::from_secs(1), all(&mut waiting)).await;
+                assert!(ended.is_ok(), "{policy} {before} {after}: it still waits");
+            }
+        }
+    }
+}
+
 /// Virtual time, so that rates are exact. The file is striped over all servers, so each serves a quarter of it.
 #[tokio::test(start_paused = true)]
 async fn a_cap_is_the_total_over_all_servers_and_a_server_cap_is_not() {

@@ -1,6 +1,7 @@
 //! NFS: users who share one connection are scheduled apart.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -60,6 +61,41 @@ async fn a_user_does_not_wait_for_all_calls_of_another_one_on_the_same_connectio
         order.push(xid);
     }
     assert_eq!(order, [1, 5, 2, 3, 4]);
+}
+
+/// Of a connection with several users, only requests of the one whose application has changed move.
+#[tokio::test(start_paused = true)]
+async fn a_user_who_belongs_elsewhere_now_does_not_wait_for_an_old_cap() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (server, proxy) = (listener.local_addr().unwrap(), free_addresses(1)[0]);
+    let text = format!(
+        "[[server]]\nname = \"s\"\naddress = \"nfs://{server}\"\n\
+         [[listener]]\naddresses = {{ s = \"nfs://{proxy}\" }}\n"
+    );
+    let config = |a: &str, b: &str| {
+        let capped = "cap = \"1B/s\"\nburst = \"1B\"\n";
+        let apps = format!("[[app]]\nname = \"a\"\nuids = {a}\n{capped}[[app]]\nname = \"b\"\nuids = {b}\n");
+        Config::parse("test", &format!("{text}{apps}")).unwrap_or_else(|problems| panic!("{problems}"))
+    };
+    let environment = Environment::default();
+    let mut daemon = Daemon::start_in(&environment, config("[1, 2, 3]", "4"), &[ServerId(0)]).await.unwrap();
+    let mut client = TcpStream::connect(proxy).await.unwrap();
+    let calls: Vec<Vec<u8>> = [(1, 1), (2, 2), (3, 1), (4, 2), (5, 1)].map(|(xid, uid)| read(xid, uid)).into();
+    client.write_all(&calls.concat()).await.unwrap();
+    let (mut server, _) = listener.accept().await.unwrap();
+    assert_eq!(next(&mut server).await.0, 1, "no request is larger than the first burst");
+    let mut received = async |expected: Option<u32>| {
+        let got = tokio::time::timeout(Duration::from_secs(5), next(&mut server)).await;
+        assert_eq!(got.ok().map(|(xid, _)| xid), expected);
+    };
+    received(None).await;
+    daemon.reload(config("[1, 3]", "[2, 4]")).await.unwrap();
+    received(Some(2)).await;
+    received(Some(4)).await;
+    received(None).await;
+    daemon.reload(config("3", "[1, 2, 4]")).await.unwrap();
+    received(Some(3)).await;
+    received(Some(5)).await;
 }
 
 #[tokio::test]

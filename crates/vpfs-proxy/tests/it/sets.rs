@@ -59,6 +59,34 @@ async fn a_client_belongs_to_its_job_from_the_start_to_the_end() {
     assert_eq!(site.totals("host:127.9.0.2").bytes, 20_000);
 }
 
+/// Symptom: what the cap of a job held stayed held when the job was over. See [`crate::bounded`].
+#[tokio::test(start_paused = true)]
+async fn a_job_that_is_gone_holds_nothing() {
+    let site = Site::start(1, "").await;
+    let node = site.client_at([127, 9, 0, 1]).await;
+    let file = node.create("/f", &CreateOptions::basic()).await.unwrap();
+    let app =
+        AppText { name: "1".into(), cap: Some("1B/s".into()), clients: vec!["127.9.0.1".into()], ..AppText::default() };
+    let capped = |version| Set::check(SetText { version, ttl: "2min".into(), apps: vec![app.clone()] }).unwrap();
+    for (version, expires) in [(1, false), (2, true)] {
+        site.daemon.pushes().put(name("slurm"), capped(version), "uid 0".into()).await.unwrap();
+        let (client, file) = (node.clone(), file.clone());
+        let mut waiting = tokio::spawn(async move {
+            // More than the burst.
+            for _ in 0..20 {
+                client.write_at(&file, 0, pattern(1, 1 << 20)).await.unwrap();
+            }
+        });
+        assert!(tokio::time::timeout(Duration::from_secs(60), &mut waiting).await.is_err(), "its cap holds it");
+        if expires {
+            tokio::time::sleep(Duration::from_secs(62)).await;
+        } else {
+            assert!(site.daemon.pushes().remove(&name("slurm"), "uid 0").await);
+        }
+        tokio::time::timeout(Duration::from_secs(1), waiting).await.expect("it waits no longer").unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_reload_leaves_pushed_applications_alone() {
     let mut site = Site::start(1, "").await;

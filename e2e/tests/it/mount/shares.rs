@@ -31,6 +31,13 @@ security = "none"
 sockets = "sockets"
 "#;
 
+const SLOW: &str = r#"[[app]]
+name = "slow"
+uids = 2002
+server_cap = "1B/s"
+burst = "1B"
+"#;
+
 /// Symptom it guards against: requests that wait for their turn hold up those of others, in threads or in the kernel.
 #[test]
 fn who_waits_for_his_turn_holds_nobody_up() {
@@ -62,8 +69,8 @@ fn who_waits_for_his_turn_holds_nobody_up() {
     for app in ["file ", "program ", "uid:0 ", "uid:2003/weight:4 "] {
         assert!(seen.lines().any(|line| line.trim_start().starts_with(app)), "{app}: {seen}");
     }
-    // Nothing is lost: it goes on when it may.
-    fs::write(overlay.path("vpfs.toml"), SHARES.replace("server_cap = \"1B/s\"\nburst = \"1B\"", "")).expect("a file");
+    // Nothing is lost: it goes on when it may, also where its application is gone.
+    fs::write(overlay.path("vpfs.toml"), SHARES.replace(SLOW, "")).expect("a file");
     overlay.signal("-HUP");
     assert!(held.wait().expect("it ends").success());
     assert_eq!(count(&slow), 700);
