@@ -8,15 +8,23 @@ use vpfs_core::fairness::{per_weight, service_gap_bound, unfairness};
 use vpfs_core::slot_cost::SizeClass;
 use vpfs_core::testing::{Client, Op, Runner, Storage, run};
 use vpfs_core::{
-    AppId, AppPolicy, Backfill, Bytes, Event, OpKind, Scheduler, Sfq, SlotCost, SlotCostTable, Time, Weight,
+    AppId, AppPolicy, Backfill, Bytes, Event, OpKind, Scheduler, Sfq, Sharing, SharingMode, SlotCost, SlotCostTable,
+    Time, Weight,
 };
 
 proptest! {
-    /// Σ L ≤ D after every dispatch.
+    /// Σ L ≤ D after every dispatch, whatever other servers report.
     #[test]
-    fn slots_are_never_exceeded(slots in 1..20_u32, ops in ops(300)) {
+    fn slots_are_never_exceeded(
+        slots in 1..20_u32,
+        mode in prop::sample::select(&[SharingMode::Local, SharingMode::Threshold, SharingMode::Layout]),
+        ops in ops(300),
+    ) {
         let mut limit = slots;
-        let mut runner = Runner::new(Sfq::new(depth(slots), SlotCostTable::default(), EVENTS));
+        let mut sfq = Sfq::new(depth(slots), SlotCostTable::default(), EVENTS);
+        sfq.set_sharing(Sharing { mode, ..Sharing::default() });
+        let mut runner = Runner::new(sfq);
+        runner.elsewhere = |cost| (!cost.0.is_multiple_of(3)).then_some(Bytes(cost.0 * 3));
         for op in ops {
             if let Op::SetDepth { depth } = op {
                 limit = depth.get();

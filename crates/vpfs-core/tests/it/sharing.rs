@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::common::{EVENTS, depth, dispatched, ops, weight};
 use proptest::prelude::*;
 use vpfs_core::dsfq::PENDING_MAX;
-use vpfs_core::testing::{Op, Runner};
+use vpfs_core::testing::Runner;
 use vpfs_core::{
     AppId, AppPolicy, Bytes, Event, OpKind, Request, RequestId, Scheduler, ServiceClass, ServiceReport, Sfq, ShareId,
     SharedService, Sharing, SharingMode, SlotCostTable, Time,
@@ -470,35 +470,6 @@ fn uncharged_cost_of_other_parts_is_not_refunded() {
 }
 
 proptest! {
-    /// For any reports, layouts, corrections and cancellations: slots are not exceeded, no work is held back, every
-    /// request is served.
-    #[test]
-    fn reports_hold_nothing_back(
-        slots in 1..20_u32,
-        mode in prop::sample::select(&[SharingMode::Threshold, SharingMode::Layout]),
-        min_local_share_ppm in prop::sample::select(&[0, 10_000]),
-        ops in ops(300),
-    ) {
-        let mut limit = slots;
-        let mut sfq = Sfq::new(depth(slots), SlotCostTable::default(), EVENTS);
-        sfq.set_sharing(Sharing { min_local_share_ppm, ..sharing(mode) });
-        let mut runner = Runner::new(sfq);
-        runner.elsewhere = |cost| (!cost.0.is_multiple_of(3)).then_some(Bytes(cost.0 * 3));
-        for op in ops {
-            if let Op::SetDepth { depth } = op {
-                limit = depth.get();
-            }
-            let dispatched = runner.apply(op);
-            let used: u32 = runner.outstanding.iter().map(|(_, cost)| cost.get()).sum();
-            prop_assert!(dispatched.is_empty() || used <= limit, "{used} slots used of {limit}");
-            if matches!(op, Op::Dispatch { at_most: u32::MAX }) {
-                prop_assert!(runner.queued.is_empty() || !runner.outstanding.is_empty());
-            }
-        }
-        runner.finish();
-        prop_assert!(runner.queued.is_empty() && runner.outstanding.is_empty());
-    }
-
     /// With a threshold of one byte, all service that was requested and not cancelled is reported.
     #[test]
     fn reports_add_up(ops in ops(300)) {
