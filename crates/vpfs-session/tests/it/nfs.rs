@@ -258,6 +258,16 @@ fn a_commit_is_sent_after_the_writes_of_its_user_to_its_file() {
 }
 
 #[test]
+fn what_waits_behind_a_write_is_not_cancelled_at_the_scheduler() {
+    let mut wire = wire();
+    let [(first, _)] = enqueued(&wire.client(&[write(1, 5, 1, b"a"), commit(2, 5, 1)].concat()))[..] else {
+        panic!("the other one waits")
+    };
+    assert_eq!(wire.client_eof(), [Action::Cancel(first)]);
+    assert!(wire.session.is_idle());
+}
+
+#[test]
 fn a_call_that_is_sent_again_is_answered_once() {
     let mut wire = wire();
     let request = read(1, 5, 1, 4096);
