@@ -80,7 +80,7 @@ fn a_host_on_one_server_gets_as_much_as_one_on_four() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(12))]
+    #![proptest_config(ProptestConfig::with_cases(4))]
 
     /// With nobody beside the share, each member gets what it would get with a weight of its own, on whatever servers,
     /// and in whatever order they came.

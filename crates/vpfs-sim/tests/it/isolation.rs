@@ -178,7 +178,7 @@ fn on_a_disk_both_get_their_share() {
 #[test]
 fn on_a_volume_the_small_one_hardly_notices() {
     for (name, device, small, large) in [("throttled", throttled(), 0.78, 0.85), ("cloud", cloud(), 0.92, 0.9)] {
-        for weights in [(1, 1), (4, 1), (1, 4)] {
+        for weights in [(4, 1), (1, 4)] {
             // Bulk with four fifths of the weight may slow it down more, and bulk with one fifth be slowed down more.
             let small = if weights == (1, 4) { small * 0.85 } else { small };
             let large = if weights == (4, 1) { large * 0.7 } else { large };
@@ -200,13 +200,11 @@ fn on_flash_the_small_one_hardly_notices_small_bulk() {
 /// Each server sees the small application only every few milliseconds.
 #[test]
 fn it_holds_over_many_servers() {
-    for servers in [4, 16] {
-        let on = |device| Case::on(device).spread(servers);
-        assert_kept(&format!("disk x {servers}"), &on(one_head()), 0.4, 0.4);
-        assert_kept(&format!("throttled x {servers}"), &on(throttled()), 0.8, 0.85);
-        assert_kept(&format!("cloud x {servers}"), &on(cloud()), 0.9, 0.9);
-        assert_kept(&format!("flash x {servers}"), &on(DeviceProfile::ssd()), 0.7, 0.4);
-    }
+    let on = |device| Case::on(device).spread(16);
+    assert_kept("disk x 16", &on(one_head()), 0.4, 0.4);
+    assert_kept("throttled x 16", &on(throttled()), 0.8, 0.85);
+    assert_kept("cloud x 16", &on(cloud()), 0.9, 0.9);
+    assert_kept("flash x 16", &on(DeviceProfile::ssd()), 0.7, 0.4);
 }
 
 /// A writer owes the small application 32 of 33 parts, but that asks for a third of what the disks can do.
@@ -268,7 +266,7 @@ fn alone_bulk_loses_nothing() {
     let devices =
         [("disk", one_head()), ("flash", DeviceProfile::ssd()), ("throttled", throttled()), ("cloud", cloud())];
     for (name, device) in devices {
-        for large_kib in [256, 1024, 4096] {
+        for large_kib in [256, 4096] {
             let case = Case { large_kib, ..Case::on(device.clone()) };
             let rate = |kind| Measured::of(&case.run(kind, vec![case.large()]), 0).rate;
             let relative = rate(PolicyKind::Isolation) / rate(PolicyKind::Fifo);
@@ -284,21 +282,12 @@ fn backlogged_applications_share_device_time_by_weight() {
     let (disk, flash, volume) = (Case::on(one_head()), Case::on(DeviceProfile::ssd()), Case::on(throttled()));
     let pairs = [
         (&disk, (4, 16384), (1, 1)),
-        (&disk, (4, 1024), (1, 1)),
         (&disk, (4, 1024), (8, 1)),
         (&disk, (64, 128), (32, 1)),
-        (&disk, (128, 1024), (1, 8)),
-        (&flash, (4, 64), (8, 1)),
         (&flash, (4, 64), (32, 1)),
-        (&flash, (4, 1024), (1, 1)),
-        (&flash, (64, 128), (1, 1)),
-        (&flash, (64, 1024), (8, 1)),
         (&flash, (64, 16384), (1, 1)),
-        (&flash, (128, 1024), (1, 1)),
-        (&flash, (1024, 1024), (8, 1)),
         (&flash, (1024, 4096), (8, 1)),
         (&volume, (4, 1024), (1, 1)),
-        (&volume, (4, 1024), (8, 1)),
         (&volume, (64, 1024), (8, 1)),
     ];
     for (case, sizes, weights) in pairs {
@@ -338,7 +327,7 @@ fn backlogged_applications_share_device_time_by_weight() {
 #[test]
 fn few_processes_with_large_calls_get_no_more_than_their_share() {
     for (name, case) in [("one head", Case::on(one_head())), ("disk", Case::on(DeviceProfile::hdd()))] {
-        for (few, mib, most) in [(2, 1, 0.22), (5, 1, 0.22), (1, 4, 0.28), (2, 4, 0.28)] {
+        for (few, mib, most) in [(5, 1, 0.22), (2, 4, 0.28)] {
             let writer = |name: &str, processes, mib: u32, weight| {
                 app(name, random_writes(processes, mib << 10), processes, weight)
             };

@@ -6,10 +6,10 @@
     reason = "a panic is the report of a test, sizes are small, and measurements are for people"
 )]
 
+mod adaptive;
 mod any_text;
 mod bounds;
 mod common;
-mod every_policy;
 mod groups;
 mod ioco;
 mod isolation;

@@ -74,8 +74,7 @@ fn measure_with(scheduler: &str, target: u32, deadline_ms: u32) -> (usize, [f64;
 fn the_tight_class_keeps_its_deadline_beside_a_greedy_one() {
     let (late, _) = measure("policy = \"fifo\"", 100);
     assert!(late >= 300, "{late} of 1000 without control");
-    for (deadline_ms, policy) in [50, 100, 200, 400].into_iter().flat_map(|deadline| MODES.map(|mode| (deadline, mode)))
-    {
+    for (deadline_ms, policy) in [50, 400].into_iter().flat_map(|deadline| MODES.map(|mode| (deadline, mode))) {
         let (late, [tight, greedy]) = measure(policy, deadline_ms);
         assert!(late <= 20, "{policy}: {late} of 1000 beside {deadline_ms} ms");
         assert!(tight >= 14.9 && greedy >= 31.5, "{policy}: {tight} and {greedy} MB/s beside {deadline_ms} ms");
@@ -101,9 +100,8 @@ fn promises_that_exceed_the_storage_cost_no_throughput() {
 }
 
 /// Four writers of 8 KiB, promised 20 ms within 10 MB/s, beside twelve whose calls of `large_mib` are striped over
-/// all of four servers. Returns how many of a thousand small calls were late, and MB/s of the large ones, in the given
-/// seconds.
-fn beside_large_requests(large_mib: u32, seconds: std::ops::Range<u64>) -> (usize, f64) {
+/// all of four servers.
+fn beside_large_requests(large_mib: u32) -> Results {
     let small = Interactive {
         processes: 4,
         transfer_bytes: 8 << 10,
@@ -119,7 +117,7 @@ fn beside_large_requests(large_mib: u32, seconds: std::ops::Range<u64>) -> (usiz
     let link = LinkProfile { bytes_per_second: 10_000_000_000, latency: Duration::from_micros(20) };
     let device = DeviceProfile::Volume(VolumeProfile::THROTTLED_DISK);
     let scenario = Scenario {
-        duration: Some(Duration::from_secs(seconds.end)),
+        duration: Some(Duration::from_secs(40)),
         servers: vec![ServerGroup { link, ..ServerGroup::new(4, device) }],
         trace: true,
         apps: vec![
@@ -129,12 +127,7 @@ fn beside_large_requests(large_mib: u32, seconds: std::ops::Range<u64>) -> (usiz
         ..Scenario::default()
     };
     let settings = Settings::new(PolicyKind::TwoLevel, Depth::new(14).unwrap(), SlotCostTable::default());
-    let results = common::run(&scenario, &PolicySpec::new("two-level", settings));
-    let within = &(Duration::from_secs(seconds.start)..Duration::from_secs(seconds.end));
-    let calls = |app| results.trace.iter().filter(move |call| call.app == app && within.contains(&call.finished));
-    let late = calls(0).filter(|call| call.finished - call.issued > Duration::from_millis(20)).count() * 1000;
-    let written = calls(1).count() as f64 * f64::from(large_mib) * 1.048_576;
-    (late / calls(0).count(), written / (within.end - within.start).as_secs_f64())
+    common::run(&scenario, &PolicySpec::new("two-level", settings))
 }
 
 /// Symptom: beside calls of 1 and of 16 MiB, the large application had half of its rate for ten seconds. Cause: bulk
@@ -143,12 +136,17 @@ fn beside_large_requests(large_mib: u32, seconds: std::ops::Range<u64>) -> (usiz
 /// start.
 #[test]
 fn a_deadline_leaves_the_rest_to_large_requests() {
-    for large_mib in [1, 4, 16] {
-        for seconds in [2..12, 12..40] {
-            let (late, rate) = beside_large_requests(large_mib, seconds.clone());
-            println!("{large_mib:2} MiB, seconds {seconds:?}: {late:3} of 1000 late, {rate:.1} MB/s");
-            assert!(late <= 50, "{late} of 1000 beside {large_mib} MiB in {seconds:?}");
-            assert!(rate >= 40.0, "{rate} MB/s beside {large_mib} MiB in {seconds:?}");
+    for large_mib in [1, 16] {
+        let results = beside_large_requests(large_mib);
+        for [from, to] in [[2, 12], [12, 40]] {
+            let within = &(Duration::from_secs(from)..Duration::from_secs(to));
+            let calls =
+                |app| results.trace.iter().filter(move |call| call.app == app && within.contains(&call.finished));
+            let late = calls(0).filter(|call| call.finished - call.issued > Duration::from_millis(20)).count();
+            let written = calls(1).count() as f64 * f64::from(large_mib) * 1.048_576;
+            let rate = written / (within.end - within.start).as_secs_f64();
+            assert!(late * 20 <= calls(0).count(), "{late} late beside {large_mib} MiB in {within:?}");
+            assert!(rate >= 40.0, "{rate} MB/s beside {large_mib} MiB in {within:?}");
         }
     }
 }
