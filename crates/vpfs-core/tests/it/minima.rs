@@ -166,15 +166,6 @@ fn a_minimum_above_the_share_is_kept_and_the_others_keep_their_proportions() {
 }
 
 #[test]
-fn a_minimum_below_the_share_changes_nothing() {
-    let mut disk = Disk::new(&[App { weight: 4, minimum: 10, ..BUSY }, App { weight: 2, ..BUSY }]);
-    disk.run(10);
-    let got = disk.run(20);
-    assert_near(got[0], 40.0, 3.0);
-    assert_near(got[1], 20.0, 3.0);
-}
-
-#[test]
 fn what_it_does_not_ask_for_goes_to_the_others() {
     // 64 KiB in some 10 ms.
     let idle = App { minimum: 40, processes: 1, kib: 64, think: Duration::from_millis(10), ..BUSY };
@@ -183,16 +174,6 @@ fn what_it_does_not_ask_for_goes_to_the_others() {
     let got = disk.run(20);
     assert!((3.0..=6.5).contains(&got[0]), "{got:?}");
     assert!(got[0] + got[1] > 50.0, "{got:?}");
-}
-
-#[test]
-fn after_a_time_with_a_minimum_its_share_is_not_held_back() {
-    let minimum = App { minimum: 40, ..BUSY };
-    let mut disk = Disk::new(&[minimum, App { weight: 2, ..BUSY }]);
-    assert_near(disk.run(60)[0], 40.0, 5.0);
-    disk.set(0, BUSY);
-    disk.run(1);
-    assert_near(disk.run(5)[0], 20.0, 8.0);
 }
 
 #[test]
