@@ -6,5 +6,4 @@
 )]
 
 mod class;
-mod fit;
 mod measure;
