@@ -136,6 +136,21 @@ impl Pair {
     }
 }
 
+/// With an application that both know already.
+#[test]
+fn servers_begin_to_report_after_a_reload() {
+    let mut pair = Pair::new();
+    let heard = |pair: &Pair| pair.nodes[1].peer_service(APP).heard;
+    let mut local = settings();
+    local.policy.sharing.mode = SharingMode::Local;
+    pair.nodes.iter_mut().for_each(|node| node.reconfigure(Time::ZERO, &local));
+    pair.write(secs(1), 1 << 20);
+    assert_eq!(heard(&pair), 0);
+    pair.nodes.iter_mut().for_each(|node| node.reconfigure(secs(1), &settings()));
+    pair.write(secs(2), 1 << 20);
+    assert!(heard(&pair) >= 1 << 20, "{}", heard(&pair));
+}
+
 /// Symptom: peers of a daemon kept every application for ever. Cause: only the simulator reported to its coordinator
 /// which applications arrive and leave. Proof: a peer learns of both, and again if the application comes back.
 #[test]

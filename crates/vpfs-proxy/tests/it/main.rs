@@ -28,7 +28,6 @@ mod pieces;
 mod reload;
 mod sets;
 mod shares;
-mod sharing;
 mod strangers;
 mod transparent;
 mod trust;

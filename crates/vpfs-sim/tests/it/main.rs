@@ -22,7 +22,6 @@ mod restarts;
 mod scenarios;
 mod shares;
 mod stalls;
-mod strided;
 mod times;
 mod totals;
 mod transfers;
