@@ -181,13 +181,6 @@ fn counters_are_what_fio_measured_at_stock_servers() {
     }
 }
 
-#[test]
-fn counters_are_what_fio_measured_at_embedded_servers() {
-    if are_present("orangefs", &["pvfs2-ping", "pvfs2fuse", "fio", "fusermount"]) {
-        count(&Cluster::embedded());
-    }
-}
-
 /// Basic operations by the stock tools, then a clean shutdown of the proxies.
 fn exercise(mut cluster: Cluster) {
     // At their first start stock servers take some seconds until they have found each other and made the root
