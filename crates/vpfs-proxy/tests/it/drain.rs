@@ -6,9 +6,8 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use vpfs_wire::bmi::Tag;
 
-use crate::common::load::disturbed;
 use crate::common::raw::{self, Peer};
-use crate::common::{Front, Network, Site};
+use crate::common::{Front, Network};
 
 #[tokio::test]
 async fn operations_in_progress_finish_and_no_new_ones_start() {
@@ -42,17 +41,6 @@ async fn operations_in_progress_finish_and_no_new_ones_start() {
     assert_eq!(client.end().await, Some(ErrorKind::ConnectionReset));
     drop(client);
     assert_eq!(draining.await.unwrap(), 0);
-}
-
-/// Clients with many concurrent operations do not notice a restart of the daemon: draining interrupts none of them.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_survive_restarts_of_the_daemon() {
-    disturbed(Site::start(2, "").await, 100, 6_000_000, async |site| {
-        let Site { cluster, network, daemon } = site;
-        assert_eq!(daemon.drain().await, 0);
-        Site { daemon: network.daemon("").await, cluster, network }
-    })
-    .await;
 }
 
 #[tokio::test]

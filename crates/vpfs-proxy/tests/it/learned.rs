@@ -1,15 +1,14 @@
 //! What was learned outlives a daemon.
 
 use std::fs;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
 use vpfs_core::ServerId;
-use vpfs_proxy::{Daemon, Environment, Inheritance, StateDir};
+use vpfs_proxy::{Daemon, Environment, StateDir};
 
-use crate::common::Network;
 use crate::common::raw::FakeServer;
+use crate::common::{Network, start_successor};
 
 const FILE: &str = "s0.learned.json";
 /// That of a write of 1 MiB.
@@ -62,18 +61,6 @@ async fn a_restart_keeps_it_and_nothing_in_a_file_prevents_a_start() {
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "a policy that learns nothing leaves no file");
 }
 
-/// The directory is none, so nothing can be read or written.
-#[tokio::test]
-async fn a_directory_that_fails_stops_nothing() {
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
-    let file = tempfile::NamedTempFile::new().unwrap();
-    let daemon = network.daemon_in(&in_directory(file.path()), "").await;
-    let (_client, _server) = fake.pair(network.address(0, 0)).await;
-    drop((_client, _server));
-    assert_eq!(daemon.drain().await, 0);
-}
-
 /// The time of tests is paused, so a minute passes as soon as nothing else can happen.
 #[tokio::test(start_paused = true)]
 async fn it_is_kept_once_a_minute_only_if_it_changes() {
@@ -105,13 +92,10 @@ async fn a_successor_is_told_and_needs_no_file() {
     fs::write(after.path().join(FILE), file_of(&fake, 1).replace("23483089", "7")).unwrap();
     let daemon = network.daemon_in(&in_directory(before.path()), "").await;
     fs::remove_file(before.path().join(FILE)).unwrap();
-    let (ours, theirs) = UnixStream::pair().unwrap();
-    let receiving = tokio::task::spawn_blocking(|| Inheritance::receive(theirs).unwrap());
     let (environment, config) = (in_directory(after.path()), network.config(""));
-    let (offer, successor) = tokio::join!(daemon.offer(ours), async {
-        Daemon::succeed(&environment, config, &[ServerId(0)], receiving.await.unwrap()).await.unwrap()
-    });
-    assert_eq!(daemon.hand_over(offer.unwrap()).await, (0, 0));
+    let start = async |from| Daemon::succeed(&environment, config, &[ServerId(0)], from).await;
+    let (successor, offer) = start_successor(&daemon, start).await;
+    assert_eq!(daemon.hand_over(offer).await, (0, 0));
     assert_eq!(fs::read_dir(before.path()).unwrap().count(), 0, "the files are the successor's now");
     successor.drain().await;
     assert!(has_cost(after.path()));

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use tokio::net::{TcpListener, TcpStream};
@@ -12,12 +11,12 @@ use tokio::task::yield_now;
 use tracing::Level;
 use vpfs_config::Config;
 use vpfs_core::ServerId;
-use vpfs_proxy::{Daemon, Environment, Inheritance, Resolver, StateDir, check_names};
+use vpfs_proxy::{Daemon, Environment, Resolver, StateDir, check_names};
 use vpfs_testbed::{ClusterConfig, EmbeddedCluster};
 
 use crate::common::log::Log;
 use crate::common::raw::FakeServer;
-use crate::common::{Network, Site, free_addresses};
+use crate::common::{Network, Site, free_addresses, start_successor};
 
 const HOST: [u8; 4] = [127, 9, 0, 1];
 const CLIMATE: &str = "[[app]]\nname = \"climate\"\nclients = \"c1\"\n";
@@ -161,16 +160,6 @@ async fn the_last_addresses_are_kept_over_a_restart() {
     assert_eq!(log.with("damaged; ignored").len(), 1);
 }
 
-#[tokio::test]
-async fn without_a_state_directory_it_works_just_the_same() {
-    let directory = tempfile::tempdir().unwrap();
-    let zone = Zone::new();
-    zone.say("c1", Ok(HOST));
-    let site = site(&zone, StateDir::at(directory.path().join("missing")), CLIMATE).await;
-    until_served(&site, "climate").await;
-    assert_eq!(site.daemon.drain().await, 0);
-}
-
 /// A listening socket at this host, and at this port if it is given.
 async fn listen(host: [u8; 4], port: u16) -> (TcpListener, SocketAddr) {
     let socket = TcpListener::bind((IpAddr::from(host), port)).await.unwrap();
@@ -232,13 +221,10 @@ async fn a_name_to_listen_at_is_served_when_it_is_found_and_inherited_when_it_is
     };
     drop((connected, server.accept().await));
     // Its successor cannot look the name up, but the port tells which socket is meant.
-    let (ours, theirs) = UnixStream::pair().unwrap();
-    let receiving = tokio::task::spawn_blocking(|| Inheritance::receive(theirs).unwrap());
     let dead = Zone::new().environment(StateDir::default());
-    let (offer, successor) = tokio::join!(daemon.offer(ours), async {
-        Daemon::succeed(&dead, config(), &servers, receiving.await.unwrap()).await.unwrap()
-    });
-    daemon.hand_over(offer.unwrap()).await;
+    let start = async |from| Daemon::succeed(&dead, config(), &servers, from).await;
+    let (successor, offer) = start_successor(&daemon, start).await;
+    daemon.hand_over(offer).await;
     let _served = (TcpStream::connect(named).await.unwrap(), server.accept().await);
     assert_eq!(successor.drain().await, 0);
 }

@@ -1,15 +1,13 @@
 //! Applications that an owner pushes while clients work.
 
 use std::fs;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
 
 use vpfs_config::sets::{AppText, Put, Refusal, Set, SetName, SetText};
-use vpfs_proxy::{Daemon, Environment, Inheritance, StateDir};
+use vpfs_proxy::{Daemon, Environment, StateDir};
 use vpfs_testbed::{Client, CreateOptions};
 
-use crate::common::{Front, Site, pattern};
+use crate::common::{Front, Site, pattern, start_successor};
 
 fn name(text: &str) -> SetName {
     SetName::parse(text).unwrap()
@@ -101,18 +99,6 @@ async fn a_reload_leaves_pushed_applications_alone() {
     assert_eq!((site.totals("slurm:2").bytes, site.totals("nodes").bytes), (20_000, 10_000));
 }
 
-#[tokio::test]
-async fn a_set_whose_owner_is_gone_expires() {
-    let front = Front::start("").await;
-    let pushes = front.daemon.pushes();
-    pushes.put(name("slurm"), set(1, "1s", &[("1", 1, "127.9.0.1")]), "uid 0".into()).await.unwrap();
-    pushes.put(name("admin.x"), set(1, "1h", &[("x", 1, "127.9.0.1")]), "uid 0".into()).await.unwrap();
-    assert_eq!(held(&front.daemon), ["admin.x/x", "slurm/1"]);
-    while held(&front.daemon) != ["admin.x/x"] {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
-
 fn in_directory(path: &Path) -> Environment {
     Environment { state: StateDir::at(path), ..Environment::default() }
 }
@@ -161,11 +147,8 @@ async fn a_successor_gets_them() {
     let names: Vec<String> = (0..10_000).map(|job| job.to_string()).collect();
     let jobs: Vec<_> = names.iter().map(|name| (name.as_str(), 2, "127.9.0.1")).collect();
     daemon.pushes().put(name("slurm"), set(1, "1h", &jobs), "uid 0".into()).await.unwrap();
-    let (ours, theirs) = UnixStream::pair().unwrap();
-    let receiving = tokio::task::spawn_blocking(|| Inheritance::receive(theirs).unwrap());
-    let (offer, successor) =
-        tokio::join!(daemon.offer(ours), async { network.succeed("", receiving.await.unwrap()).await.unwrap() });
-    daemon.hand_over(offer.unwrap()).await;
+    let (successor, offer) = start_successor(&daemon, async |from| network.succeed("", from).await).await;
+    daemon.hand_over(offer).await;
     assert_eq!(held(&successor).len(), 10_000);
     assert_eq!(successor.pushes().put(name("slurm"), set(1, "1h", &jobs), "uid 0".into()).await, Ok(Put::Renewed));
 }

@@ -3,16 +3,15 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixStream;
 
 use tempfile::TempDir;
 use vpfs_config::Config;
 use vpfs_core::ServerId;
 use vpfs_model::device::{DeviceProfile, SsdProfile};
-use vpfs_proxy::{Daemon, Environment, Inheritance, StartError};
+use vpfs_proxy::{Daemon, Environment, StartError};
 use vpfs_testbed::{Client, ClientOptions, ClusterConfig, DeviceClock, EmbeddedCluster};
 
-use super::site::{Network, free_addresses, patient};
+use super::site::{Network, free_addresses, patient, start_successor};
 
 /// Servers whose devices read this many bytes per second, one access after the other.
 pub(crate) fn slow_servers(count: usize, bytes_per_second: u64) -> ClusterConfig {
@@ -119,15 +118,12 @@ impl Cluster {
 
     /// A successor with a file that has these servers takes over from the daemon of `server`.
     pub(crate) async fn succeed_with(&mut self, server: usize, listed: &[usize]) {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        let receiving = tokio::task::spawn_blocking(|| Inheritance::receive(theirs).unwrap());
         let old = self.daemons[server].take().unwrap();
         let (config, id) = self.config_of(listed, server);
-        let (offer, successor) = tokio::join!(old.offer(ours), async {
-            Daemon::succeed(&Environment::default(), config, &[id], receiving.await.unwrap()).await.unwrap()
-        });
+        let start = async |inheritance| Daemon::succeed(&Environment::default(), config, &[id], inheritance).await;
+        let (successor, offer) = start_successor(&old, start).await;
         self.daemons[server] = Some(successor);
-        old.hand_over(offer.unwrap()).await;
+        old.hand_over(offer).await;
     }
 
     pub(crate) fn network(&self) -> &Network {

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use vpfs_testbed::{Client, CreateOptions, File};
 
-use super::{Site, pattern};
+use super::pattern;
 
 /// Pieces of a file.
 const PIECES: usize = 16;
@@ -74,46 +74,5 @@ impl Written {
         let content = pattern(piece as u64, piece * PIECES);
         client.write_at(&file, 0, content.clone()).await.unwrap();
         Self { client: client.clone(), file, content, piece }
-    }
-}
-
-/// Two clients write files of `pieces` pieces and read each of them back, in four tasks each, while `disturb` does
-/// something to the site whenever about so many bytes have passed; that is at least three times.
-pub(crate) async fn disturbed(mut site: Site, pieces: u64, bytes: u64, disturb: impl AsyncFn(Site) -> Site) -> Site {
-    let passed = |site: &Site| site.totals("host:127.0.0.1").bytes;
-    let (mut clients, mut tasks) = (Vec::new(), JoinSet::new());
-    for number in 0..2 {
-        let client = site.client().await;
-        clients.push(client.clone());
-        let file = client.create(&format!("/{number}"), &CreateOptions::default()).await.unwrap();
-        for task in 0..4 {
-            tasks.spawn(write_and_verify(client.clone(), file.clone(), number, (task..pieces).step_by(4)));
-        }
-    }
-    let (mut before, mut times) = (0, 0);
-    while !tasks.is_empty() {
-        if let Some(task) = tasks.try_join_next() {
-            task.unwrap();
-        }
-        if passed(&site) < before + bytes {
-            tokio::task::yield_now().await;
-            continue;
-        }
-        site = disturb(site).await;
-        before = passed(&site);
-        times += 1;
-    }
-    assert!(times >= 3, "{times} times");
-    // Until now they had connections.
-    drop(clients);
-    site
-}
-
-async fn write_and_verify(client: Client, file: File, number: u64, pieces: impl Iterator<Item = u64>) {
-    const PIECE: usize = 150_000;
-    for piece in pieces {
-        let (data, at) = (pattern(number << 32 | piece, PIECE), piece * PIECE as u64);
-        client.write_at(&file, at, data.clone()).await.unwrap();
-        assert!(client.read_at(&file, at, PIECE).await.unwrap() == data, "{number}/{piece}");
     }
 }

@@ -7,7 +7,7 @@ pub(crate) mod raw;
 mod site;
 
 use bytes::Bytes;
-pub(crate) use site::{Front, Network, Site, free_addresses};
+pub(crate) use site::{Front, Network, Site, free_addresses, start_successor};
 use vpfs_testbed::CreateOptions;
 
 /// Settings for several policies, by name. The cap is low enough to hold requests back.

@@ -2,12 +2,13 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use vpfs_config::Config;
 use vpfs_core::ServerId;
-use vpfs_proxy::{AppTotals, Daemon, Environment, Inheritance, StartError};
+use vpfs_proxy::{AppTotals, Daemon, Environment, Inheritance, Offer, StartError};
 use vpfs_testbed::{Client, ClientOptions, ClusterConfig, EmbeddedCluster};
 
 use super::raw::{FakeServer, Peer};
@@ -93,6 +94,17 @@ impl Network {
             }
         }
     }
+}
+
+/// A successor of a daemon, which `start` starts and which has confirmed, and what to hand over to it.
+pub(crate) async fn start_successor(
+    daemon: &Daemon,
+    start: impl AsyncFnOnce(Inheritance) -> Result<Daemon, StartError>,
+) -> (Daemon, Offer) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let receiving = tokio::task::spawn_blocking(|| Inheritance::receive(theirs).unwrap());
+    let (offer, successor) = tokio::join!(daemon.offer(ours), async { start(receiving.await.unwrap()).await.unwrap() });
+    (successor, offer.unwrap())
 }
 
 /// Free addresses, on a separate loopback host: ports that other programs on this machine take later do not matter.
