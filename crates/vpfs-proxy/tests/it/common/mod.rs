@@ -10,18 +10,6 @@ use bytes::Bytes;
 pub(crate) use site::{Front, Network, Site, free_addresses, start_successor};
 use vpfs_testbed::CreateOptions;
 
-/// Settings for several policies, by name. The cap is low enough to hold requests back.
-pub(crate) const POLICIES: [(&str, &str); 4] = [
-    ("fifo", "[scheduler]\npolicy = \"fifo\"\n"),
-    ("sfq-d", "[scheduler]\npolicy = \"sfq-d\"\n"),
-    ("sfq-d-plus", "[scheduler]\npolicy = \"sfq-d-plus\"\n"),
-    (
-        "capped",
-        "[scheduler]\npolicy = \"sfq-d-plus\"\n\
-         [[app]]\nname = \"capped\"\nclients = \"127.0.0.0/8\"\ncap = \"20MB/s\"\nburst = \"256KiB\"\n",
-    ),
-];
-
 /// Every distribution, by name.
 pub(crate) fn distributions() -> [(&'static str, CreateOptions); 4] {
     [
