@@ -1,21 +1,14 @@
 //! A server never has more requests outstanding than slots, and caps are kept.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use vpfs_testbed::{ClusterConfig, CreateOptions};
 use vpfs_wire::bmi::Tag;
-use vpfs_wire::pvfs2::{IoType, Request, RequestBody};
 
 use crate::common::raw::{self, Peer};
 use crate::common::{Front, Site, pattern};
-
-fn scheduler(policy: &str, depth: u32) -> String {
-    format!("[scheduler]\npolicy = \"{policy}\"\ndepth = {depth}\n")
-}
 
 /// The requests dispatched so far, of those that `client` has sent.
 ///
@@ -34,7 +27,7 @@ async fn let_go(client: &mut Peer, server: &mut Peer) -> Vec<u64> {
 
 #[tokio::test]
 async fn a_server_sees_no_more_requests_than_slots() {
-    let front = Front::start(&scheduler("sfq-d", 3)).await;
+    let front = Front::start("[scheduler]\npolicy = \"sfq-d\"\ndepth = 3\n").await;
     let (mut client, mut server) = front.pair().await;
     let (mut client_2, mut server_2) = front.pair().await;
     for tag in 1..=10 {
@@ -51,130 +44,6 @@ async fn a_server_sees_no_more_requests_than_slots() {
     }
     server.send(raw::done(Tag(9))).await;
     assert_eq!(server_2.tag().await, Tag(1));
-}
-
-/// Clients that request as much as they can, as fast as they can, and a server that counts outstanding requests.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_is_never_overloaded_by_many_clients() {
-    const CLIENTS: u64 = 12;
-    let front = Front::start(&scheduler("sfq-d", DEPTH as u32)).await;
-    let (events, mut seen) = mpsc::unbounded_channel();
-    let begun = Arc::new(watch::Sender::new(0));
-    let mut tasks = JoinSet::new();
-    for number in 0..CLIENTS {
-        let (client, server) = front.pair().await;
-        tasks.spawn(ask_for_everything(client, number));
-        tokio::spawn(answer_and_count(server, Arc::clone(&begun), events.clone()));
-    }
-    tasks.join_all().await;
-    drop(events);
-    let (mut outstanding, mut most, mut requests) = (0, 0, 0);
-    while let Some(change) = seen.recv().await {
-        outstanding += change;
-        requests += usize::from(change > 0);
-        most = most.max(outstanding);
-    }
-    assert_eq!((outstanding, requests), (0, CLIENTS as usize * OPS as usize));
-    assert_eq!(most, DEPTH as isize, "all slots were used and no more");
-    assert_eq!(front.daemon.totals().iter().map(|(_, totals)| totals.failed).sum::<u64>(), 0);
-}
-
-const DEPTH: usize = 5;
-const OPS: u64 = 60;
-const SIZE: usize = 100_000;
-
-/// Sends all requests at once, in an order that differs by client; then completes all of them.
-async fn ask_for_everything(mut client: Peer, seed: u64) {
-    let kind = |tag| (tag * 7 + seed) % 3;
-    for tag in 1..=OPS {
-        let request = match kind(tag) {
-            0 => raw::metadata(tag),
-            1 => raw::read(tag, tag, SIZE),
-            _ => raw::write(tag, tag, SIZE),
-        };
-        client.send(request).await;
-    }
-    let mut left = OPS;
-    let mut messages = vec![0; OPS as usize + 1];
-    while left > 0 {
-        let (header, payload) = client.receive().await.unwrap();
-        let Tag(tag) = header.tag;
-        messages[tag as usize] += 1;
-        match (kind(tag), messages[tag as usize]) {
-            (0, 1) => left -= 1,
-            (1, 1) => {}
-            (1, 2) => {
-                assert!(payload == pattern(tag, SIZE));
-                left -= 1;
-            }
-            (2, 1) => client.send(raw::data(header.tag, &pattern(tag, SIZE))).await,
-            (2, 2) => left -= 1,
-            (kind, nth) => panic!("message {nth} of kind {kind}"),
-        }
-    }
-}
-
-type Events = mpsc::UnboundedSender<isize>;
-
-/// Answers each request in full, and reports its start and its end. The end is reported before the proxy can know of
-/// it.
-async fn answer_and_count(mut server: Peer, begun: Arc<watch::Sender<usize>>, events: Events) {
-    for (tag, request) in until_all_slots_are_taken(&mut server, &begun, &events).await {
-        answer(&mut server, tag, request, &events).await;
-    }
-    while let Ok((header, payload)) = server.receive().await {
-        let tag = header.tag;
-        match Request::decode(&payload) {
-            Ok(Request { body, .. }) if payload.len() < SIZE => {
-                events.send(1).unwrap();
-                tokio::task::yield_now().await;
-                answer(&mut server, tag, body, &events).await;
-            }
-            _ => {
-                assert!(payload == pattern(tag.0, SIZE));
-                events.send(-1).unwrap();
-                server.send(raw::completion(tag, SIZE)).await;
-            }
-        }
-    }
-}
-
-/// The first requests of a connection. They are not answered until all connections together have a request for each
-/// slot; otherwise a busy machine may answer one request before the next one arrives.
-async fn until_all_slots_are_taken(
-    server: &mut Peer,
-    begun: &watch::Sender<usize>,
-    events: &Events,
-) -> Vec<(Tag, RequestBody)> {
-    let (mut requests, mut count) = (Vec::new(), begun.subscribe());
-    while *count.borrow_and_update() < DEPTH {
-        tokio::select! {
-            changed = count.changed() => changed.unwrap(),
-            readable = server.stream.readable() => {
-                readable.unwrap();
-                let (header, payload) = server.receive().await.unwrap();
-                events.send(1).unwrap();
-                begun.send_modify(|count| *count += 1);
-                requests.push((header.tag, Request::decode(&payload).unwrap().body));
-            }
-        }
-    }
-    requests
-}
-
-async fn answer(server: &mut Peer, tag: Tag, request: RequestBody, events: &Events) {
-    match request {
-        RequestBody::Io(io) if io.io_type == IoType::Read => {
-            server.send(raw::ack(tag, SIZE)).await;
-            events.send(-1).unwrap();
-            server.send(raw::data(tag, &pattern(tag.0, SIZE))).await;
-        }
-        RequestBody::Io(_) => server.send(raw::ack(tag, 0)).await,
-        _ => {
-            events.send(-1).unwrap();
-            server.send(raw::done(tag)).await;
-        }
-    }
 }
 
 /// Virtual time, so that rates are exact.

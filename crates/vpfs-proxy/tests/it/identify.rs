@@ -1,6 +1,6 @@
 //! Which application a client's requests belong to.
 
-use vpfs_testbed::{Client, ClientOptions, ClusterConfig, CreateOptions};
+use vpfs_testbed::{Client, ClientOptions, CreateOptions};
 
 use crate::common::raw::{self, Peer};
 use crate::common::{Front, Site, pattern};
@@ -14,17 +14,6 @@ async fn work(client: &Client, path: &str) {
 
 async fn user(site: &Site, uid: u32, gids: &[u32]) -> Client {
     Client::connect(ClientOptions { uid, gids: gids.to_vec(), ..site.options(0) }).await.unwrap()
-}
-
-#[tokio::test]
-async fn a_listener_decides_before_everything_else() {
-    let text = "[[app]]\nname = \"net\"\nclients = \"127.0.0.0/8\"\n[[app]]\nname = \"bound\"\n";
-    let site = Site::of(ClusterConfig::new(2), &[None, Some("bound")], text).await;
-    work(&Client::connect(site.options(1)).await.unwrap(), "/a").await;
-    assert_eq!(site.served(), ["bound"]);
-    work(&site.client().await, "/b").await;
-    assert_eq!(site.served(), ["net", "bound"]);
-    assert_eq!(site.totals("net").bytes, site.totals("bound").bytes);
 }
 
 /// The connections to three of the four servers carry data only, and no credential.
@@ -76,31 +65,6 @@ async fn hosts_become_applications_up_to_a_limit() {
     work(&site.client_at([127, 7, 0, 5]).await, "/5").await;
     assert_eq!(site.served(), ["other", "host:127.7.0.1", "host:127.7.0.2", "host:127.7.0.5"]);
     assert_eq!(site.totals("other").data_requests, of_default);
-}
-
-/// Symptom: clients of a bound listener were moved to another application. Cause: the listener kept the position of its
-/// application in the file that was read at the start.
-#[tokio::test]
-async fn a_bound_listener_keeps_its_application_when_the_file_is_reordered() {
-    let mut site = Site::of(ClusterConfig::new(1), &[Some("bound")], "[[app]]\nname = \"bound\"\n").await;
-    let client = site.client().await;
-    work(&client, "/a").await;
-    site.reload("[[app]]\nname = \"first\"\nuids = 5\n[[app]]\nname = \"bound\"\n").await;
-    work(&client, "/b").await;
-    work(&site.client().await, "/c").await;
-    assert_eq!(site.served(), ["bound"]);
-}
-
-#[tokio::test]
-async fn new_rules_apply_to_open_connections() {
-    let mut site = Site::start(2, "[[app]]\nname = \"older\"\nclients = \"127.0.0.0/8\"\n").await;
-    let client = site.client().await;
-    work(&client, "/a").await;
-    let older = site.totals("older");
-    site.reload("[[app]]\nname = \"newer\"\nclients = \"127.0.0.0/8\"\n").await;
-    work(&client, "/b").await;
-    assert_eq!(site.totals("older"), older);
-    assert_eq!(site.totals("newer").bytes, older.bytes);
 }
 
 /// Unscheduled requests belong to no application.

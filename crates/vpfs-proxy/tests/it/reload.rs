@@ -1,58 +1,12 @@
 //! A newer configuration is applied while clients work, or not at all.
 
-use std::sync::Arc;
-
-use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tracing::Level;
-use vpfs_core::PolicyKind;
 use vpfs_proxy::ReloadError;
-use vpfs_testbed::{Client, ClientOptions, ClusterConfig, CreateOptions};
+use vpfs_testbed::{ClusterConfig, CreateOptions};
 
 use crate::common::log::Log;
 use crate::common::raw;
-use crate::common::{Front, Network, Site, pattern};
-
-/// Writes and verifies pieces of a file until stopped; returns their number.
-async fn work(client: Client, number: u64, progress: Arc<watch::Sender<u64>>, stop: watch::Receiver<bool>) -> u64 {
-    const LEN: usize = 200_000;
-    let file = client.create(&format!("/{number}"), &CreateOptions::simple_stripe(16 << 10)).await.unwrap();
-    let mut rounds = 0;
-    while !*stop.borrow() {
-        let data = pattern(number << 32 | rounds, LEN);
-        client.write_at(&file, rounds % 8 * LEN as u64, data.clone()).await.unwrap();
-        assert!(client.read_at(&file, rounds % 8 * LEN as u64, LEN).await.unwrap() == data);
-        client.stat(&format!("/{number}")).await.unwrap();
-        rounds += 1;
-        progress.send_modify(|count| *count += 1);
-    }
-    rounds
-}
-
-/// Clients that do not retry, so that the loss of a connection is noticed.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_policy_changes_under_load_without_losing_anything() {
-    let settings = |policy: &str, depth: u32| format!("[scheduler]\npolicy = \"{policy}\"\ndepth = {depth}\n");
-    let mut site = Site::start(3, &settings("fifo", 1)).await;
-    let (progress, stop) = (Arc::new(watch::Sender::new(0)), watch::Sender::new(false));
-    let mut tasks = JoinSet::new();
-    for number in 0..6 {
-        let client = Client::connect(ClientOptions { retry_limit: Some(0), ..site.options(0) }).await.unwrap();
-        tasks.spawn(work(client, number, Arc::clone(&progress), stop.subscribe()));
-    }
-    let kinds = [("fifo", PolicyKind::Fifo), ("sfq-d-plus", PolicyKind::SfqDPlus), ("sfq-d", PolicyKind::SfqD)];
-    let mut done = progress.subscribe();
-    for round in 1..=12_u32 {
-        let (policy, kind) = kinds[round as usize % 3];
-        site.reload(&settings(policy, round % 4 * 3 + 1)).await;
-        assert_eq!(site.daemon.config().scheduler.policy.kind, kind);
-        done.wait_for(|count| *count >= u64::from(round) * 10).await.unwrap();
-    }
-    stop.send_replace(true);
-    let rounds: u64 = tasks.join_all().await.iter().sum();
-    let totals = site.totals("host:127.0.0.1");
-    assert_eq!((totals.failed, totals.bytes), (0, rounds * 400_000));
-}
+use crate::common::{Front, Network, Site};
 
 /// The order in which held requests are dispatched reveals how the reload treated them.
 #[tokio::test]

@@ -44,14 +44,6 @@ async fn programs_on_the_machine_of_a_loopback_server_are_clients() {
     assert!(!passes(&front, [127, 0, 0, 1]).await);
 }
 
-#[tokio::test]
-async fn a_reload_changes_who_is_believed() {
-    let mut front = Front::start(ONE_SLOT).await;
-    assert!(!passes(&front, SERVER).await);
-    front.reload(&format!("{ONE_SLOT}[trust]\nservers = \"127.0.0.0/29\"\n")).await;
-    assert!(passes(&front, SERVER).await);
-}
-
 /// A server's name may be found after it has connected, and servers keep their connections.
 #[tokio::test]
 async fn a_connection_is_believed_as_soon_as_its_address_is() {
