@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use rustix::io::{Errno, Result};
 use vpfs_core::{AppId, OpKind};
-use vpfs_proxy::Turns;
+use vpfs_proxy::{Turn, Turns};
 
 use crate::caller::Caller;
 use crate::programs::{Program, Programs};
@@ -87,7 +87,7 @@ impl Shares {
         let (turns, asker) = (self.turns.clone(), Arc::clone(asker));
         let data = Data::held(&self.held, data);
         let identified = move || asker.app(&turns, op);
-        let work = move |turn| match turn {
+        let work = move |turn: Option<Turn>| match turn {
             Some(turn) => start(move || turn.done(work(Ok(()), &data.bytes))),
             None => {
                 work(Err(Errno::INTR), &data.bytes);

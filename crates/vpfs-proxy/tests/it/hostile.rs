@@ -252,24 +252,6 @@ async fn a_client_that_has_to_wait_in_a_request_is_not_cut_off() {
     assert_eq!(server.tag().await, Tag(2));
 }
 
-/// Virtual time, in which a timeout means that nothing moves any more.
-#[tokio::test(start_paused = true)]
-async fn a_slow_client_makes_its_server_wait_not_the_proxy_grow() {
-    let front = Front::start("[limits]\nbuffer = \"1MiB\"\n").await;
-    let (mut client, mut server) = front.pair().await;
-    client.send(raw::read(1, 1, ENDLESS)).await;
-    server.tag().await;
-    server.send(raw::ack(Tag(1), ENDLESS)).await;
-    // The proxy's buffers are a little over 1 MiB; the rest are those of four sockets.
-    let chunks = send_until_stuck(&mut server, Tag(1)).await;
-    assert!(chunks * CHUNK > 1 << 20, "{chunks}");
-    // A peer that starts to read gets everything.
-    client.tag().await;
-    for _ in 0..chunks {
-        assert!(client.receive().await.unwrap().1 == pattern(1, CHUNK));
-    }
-}
-
 /// The same for a server that does not read.
 #[tokio::test(start_paused = true)]
 async fn a_slow_server_makes_its_client_wait_not_the_proxy_grow() {

@@ -97,13 +97,3 @@ async fn a_user_who_belongs_elsewhere_now_does_not_wait_for_an_old_cap() {
     received(Some(3)).await;
     received(Some(5)).await;
 }
-
-#[tokio::test]
-async fn what_is_not_rpc_is_cut_off() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let proxy = free_addresses(1)[0];
-    let _daemon = daemon(listener.local_addr().unwrap(), proxy).await;
-    let mut client = TcpStream::connect(proxy).await.unwrap();
-    client.write_all(&[0; 20_000]).await.unwrap();
-    assert!(client.read(&mut [0; 8]).await.is_err(), "a reset");
-}
