@@ -43,23 +43,6 @@ async fn contents_survive_every_distribution_and_size() {
 }
 
 #[tokio::test]
-async fn a_large_file_moves_in_several_chunks_per_server() {
-    let cluster = cluster(4).await;
-    let client = client(&cluster).await;
-    let data = pattern(1, 9_000_001);
-    let file = client.create("/large", &CreateOptions::default()).await.unwrap();
-    client.write_at(&file, 0, data.clone()).await.unwrap();
-    assert_eq!(file.servers().len(), 4);
-    assert!((0..4).all(|server| cluster.used_bytes(server) > 2_000_000));
-    check(&client, &file, &data, "large").await;
-    for (offset, len) in [(0, 1), (65_535, 2), (262_143, 700_003), (8_999_000, 5_000), (9_000_001, 10), (1 << 40, 10)] {
-        let end = (offset + len).min(data.len());
-        let read = client.read_at(&file, offset as u64, len).await.unwrap();
-        assert!(read == data.slice(offset.min(end)..end), "{offset} {len}");
-    }
-}
-
-#[tokio::test]
 async fn random_accesses_equal_a_vector() {
     let cluster = cluster(3).await;
     let client = client(&cluster).await;
@@ -140,20 +123,4 @@ async fn a_full_server_refuses_and_continues() {
     let file = client.create("/g", &CreateOptions::default()).await.unwrap();
     client.write_at(&file, 0, pattern(2, 1 << 20)).await.unwrap();
     check(&client, &file, &pattern(2, 1 << 20), "after the refusal").await;
-}
-
-#[tokio::test]
-async fn device_models_are_in_the_io_path() {
-    let mut config = ClusterConfig::new(1);
-    config.devices = vec![vpfs_model::device::DeviceProfile::hdd()];
-    config.metadata_write_bytes = 0;
-    let cluster = EmbeddedCluster::start(config).await.unwrap();
-    let client = client(&cluster).await;
-    let file = client.create("/f", &CreateOptions::basic()).await.unwrap();
-    let begin = std::time::Instant::now();
-    client.write_at(&file, 0, pattern(1, 3_600_000)).await.unwrap();
-    // 3.6 MB at 72 MB/s, plus positioning.
-    let took = begin.elapsed();
-    assert!(took.as_millis() >= 50, "{took:?}");
-    check(&client, &file, &pattern(1, 3_600_000), "hdd").await;
 }

@@ -60,21 +60,6 @@ impl Raw {
 }
 
 #[tokio::test]
-async fn all_servers_give_the_same_configuration() {
-    let cluster = cluster(3).await;
-    let mut texts = Vec::new();
-    for server in 0..3 {
-        let reply: reply::GetConfig = Raw::new(&cluster, server).await.get(RequestBody::GetConfig).await;
-        texts.push(reply.text);
-    }
-    assert!(texts.windows(2).all(|pair| pair[0] == pair[1]));
-    let text = texts[0].to_string_lossy();
-    for address in cluster.addresses() {
-        assert!(text.contains(&format!("tcp://{address}\n")), "{text}");
-    }
-}
-
-#[tokio::test]
 async fn servers_serve_their_own_objects_only() {
     let cluster = cluster(2).await;
     let root = Handle(cluster.fs_config().root_handle);

@@ -155,23 +155,6 @@ async fn btio_alternates_io_and_computation() {
 }
 
 #[tokio::test]
-async fn full_bursts_are_large_calls_of_one_process_for_each_node() {
-    let cluster = cluster().await;
-    let plan = Btio {
-        processes: 6,
-        nodes: 2,
-        iterations: 2,
-        total_bytes: 40 << 20,
-        think_write: Duration::ZERO,
-        think_read: Duration::ZERO,
-        ..Btio::class(BtioClass::C)
-    };
-    let report = run(plan, options(&cluster)).await.unwrap();
-    assert_eq!(report.verification.checked_bytes, 40 << 20);
-    assert!(report.verification.is_clean());
-}
-
-#[tokio::test]
 async fn md_does_every_phase_and_leaves_nothing() {
     let cluster = cluster().await;
     for shared_directory in [false, true] {
