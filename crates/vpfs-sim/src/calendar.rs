@@ -29,7 +29,7 @@ pub(crate) enum Event {
     /// A server's node may have a message to send.
     Nudge { server: u32 },
     /// The proxy of a server restarts.
-    Restart { server: u32, forgets: bool },
+    Restart { server: u32 },
     /// A sampling interval ends.
     Sample,
 }

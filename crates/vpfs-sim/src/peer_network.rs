@@ -71,8 +71,6 @@ pub struct Restart {
     pub at: Duration,
     /// The server.
     pub server: u32,
-    /// It does not keep even what was learned.
-    pub forgets: bool,
 }
 
 /// The cost of messages to the server that sends or receives them.
@@ -97,7 +95,6 @@ impl PeerNetwork {
         let drawn = (0..self.random_restarts).map(|_| Restart {
             at: Duration::from_nanos(random.random_range(0..=end)),
             server: random.random_range(0..servers),
-            forgets: false,
         });
         self.restarts.iter().copied().chain(drawn).collect()
     }

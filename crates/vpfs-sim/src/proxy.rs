@@ -35,9 +35,9 @@ impl Proxy {
     }
 
     /// It restarts: queued requests arrive again in their old order, and requests at the server are no longer counted.
-    /// What was learned is kept, unless it `forgets`.
-    pub(crate) fn restart(&mut self, now: Time, parts: &mut Slab<Part>, plan: &NodePlan, forgets: bool) {
-        let learned = self.node.learned(now).filter(|_| !forgets);
+    /// What was learned is kept.
+    pub(crate) fn restart(&mut self, now: Time, parts: &mut Slab<Part>, plan: &NodePlan) {
+        let learned = self.node.learned(now);
         self.incarnation += 1;
         self.node = plan.build(now, self.number, self.incarnation);
         if let Some(learned) = learned {

@@ -280,8 +280,7 @@ impl<'a> Builder<'a> {
         let network = &self.scenario.peers;
         let end = self.scenario.duration.unwrap_or_default();
         for restart in network.all_restarts(self.scenario.seed, servers, end) {
-            self.calendar
-                .push(Time::ZERO + restart.at, Event::Restart { server: restart.server, forgets: restart.forgets });
+            self.calendar.push(Time::ZERO + restart.at, Event::Restart { server: restart.server });
         }
         if !needs_peers(policy, self.scenario) {
             return None;

@@ -190,7 +190,7 @@ impl World {
                 self.drain(server)
             }
             Event::Nudge { server } => self.drain(server),
-            Event::Restart { server, forgets } => self.restart(server, forgets),
+            Event::Restart { server } => self.restart(server),
             Event::Sample => self.sample(),
         }
     }
@@ -432,13 +432,13 @@ impl World {
     }
 
     /// The proxy of a server restarts.
-    fn restart(&mut self, server: u32, forgets: bool) -> Result<(), SimError> {
+    fn restart(&mut self, server: u32) -> Result<(), SimError> {
         let proxy = &mut self.proxies[server as usize];
         if let Some(peers) = &mut self.peers {
             peers.restart(server, proxy);
         }
         self.servers[server as usize].on_restart();
-        proxy.restart(self.now, &mut self.parts, &self.plan, forgets);
+        proxy.restart(self.now, &mut self.parts, &self.plan);
         self.drain(server)
     }
 

@@ -51,5 +51,5 @@ fn read_partition(table: &Table<'_>) -> Partition {
 }
 
 fn read_restart(table: &Table<'_>) -> Restart {
-    Restart { at: table.duration("at").unwrap_or_default(), server: table.count("server").unwrap_or(0), forgets: false }
+    Restart { at: table.duration("at").unwrap_or_default(), server: table.count("server").unwrap_or(0) }
 }
