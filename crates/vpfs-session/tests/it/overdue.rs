@@ -22,20 +22,6 @@ impl Wire {
     }
 }
 
-/// Symptom: while a cap held requests for longer than the 300 s that clients wait, each one ran twice, the first for
-/// nobody. Cause: the repeated request was another one in the queue, and the first was sent when its turn came.
-#[test]
-fn a_repeated_request_takes_the_place_of_the_first() {
-    let mut wire = Wire::new();
-    let (op, _) = wire.held(&readdir(1));
-    assert_eq!(wire.wait(HOLD), [], "nobody knows whether it is repeated");
-    assert_eq!(wire.client(&readdir(2)), [Action::Repeated]);
-    wire.dispatch(op);
-    assert_same(&wire.take_to_server(), &readdir(2));
-    assert_done(&wire.server_passes(&readdir_reply(2, 1)), op, 0);
-    wire.assert_idle();
-}
-
 #[test]
 fn a_request_whose_turn_comes_too_late_has_no_slots_and_goes_when_it_is_repeated() {
     let mut wire = Wire::new();
@@ -185,6 +171,9 @@ impl Impatient {
 proptest! {
     /// The server gets each request exactly once, and only while its client waits for the answer, however long requests
     /// are held.
+    ///
+    /// Symptom: while a cap held requests for longer than the 300 s that clients wait, each one ran twice, the first
+    /// for nobody. Cause: the repeated request was another one in the queue, and the first was sent when its turn came.
     #[test]
     fn each_request_is_done_once_while_its_client_waits(
         waits in prop::collection::vec(0..2000_u64, 1..40),
