@@ -13,22 +13,13 @@ use crate::common::log::Log;
 use crate::common::raw::{self, Peer};
 use crate::common::{Front, Site, pattern};
 
-/// Bytes that no client sends, each with part of the reason that is logged.
-fn garbage() -> Vec<(Vec<u8>, &'static str)> {
-    let header = |mode, size: u64| Header { mode, tag: Tag(1), size }.encode().to_vec();
-    let mut unknown_mode = raw::noop(1);
-    unknown_mode[4] = 3;
-    let mut broken_request = raw::metadata_of(1, 0);
-    broken_request.truncate(100);
-    broken_request[16..24].copy_from_slice(&76_u64.to_le_bytes());
-    vec![
+/// Bytes that no client sends, each with part of the reason that is logged; more are in the tests of vpfs-session.
+fn garbage() -> [(Vec<u8>, &'static str); 4] {
+    let header = |size| Header { mode: Mode::Unexpected, tag: Tag(1), size }.encode().to_vec();
+    [
         (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "wrong magic"),
-        (unknown_mode, "unknown BMI mode"),
-        (header(Mode::Unexpected, 16385), "more than 16384"),
-        (header(Mode::Rendezvous, (16 << 20) + 1), "more than 16 MiB"),
-        (header(Mode::Unexpected, u64::MAX), "more than 16384"),
-        ([header(Mode::Unexpected, 8), vec![0xff; 8]].concat(), "malformed"),
-        (broken_request, "malformed"),
+        (header(u64::MAX), "more than 16384"),
+        ([header(8), vec![0xff; 8]].concat(), "malformed"),
         ([raw::metadata(1), raw::metadata(1)].concat(), "tag"),
     ]
 }
@@ -92,9 +83,7 @@ async fn a_hostile_server_is_cut_off_and_the_client_sees_a_dead_one() {
     let garbage = [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), "wrong magic"),
         (raw::metadata(1), "a request"),
-        (Header { mode: Mode::Rendezvous, tag: Tag(1), size: u64::MAX }.encode().to_vec(), "more than 16 MiB"),
         (raw::data(Tag(1), b"no reply at all"), "malformed"),
-        (raw::completion(Tag(1), 5), ""),
     ];
     for (bytes, reason) in &garbage {
         let (mut client, mut server) = front.pair().await;
