@@ -9,10 +9,12 @@ use hyper::body::{Bytes, Incoming};
 use hyper::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, REFERRER_POLICY, REFRESH};
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use vpfs_proxy::Observer;
 
 use crate::access::{Caller, are_equal};
 use crate::answer::Answer;
-use crate::server::{Respond, accept, response};
+use crate::server::{Door, Respond, accept, by_tcp, response};
 
 /// Nothing but the page itself: it has styles and pictures, no scripts, and asks nobody else.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
@@ -46,17 +48,22 @@ struct Page<F> {
     key: PageKey,
     every: Duration,
     html: Arc<F>,
+    /// To make a page.
+    permits: Semaphore,
 }
 
 /// Serves the page that `html` makes at `/KEY/`, to be loaded again by the browser after `every`, and at `/KEY/still`,
 /// which stays; for ever. Whoever does not know the key gets nothing. `html` is called for each request, in a thread
 /// for blocking work.
-pub async fn serve_page<F>(listener: TcpListener, key: PageKey, every: Duration, html: F)
+///
+/// `observer` counts its connections, if it is that of a proxy.
+pub async fn serve_page<F>(listener: TcpListener, key: PageKey, every: Duration, observer: Option<&Observer>, html: F)
 where
     F: Fn() -> String + Send + Sync + 'static,
 {
-    let page = Page { key, every, html: Arc::new(html) };
-    accept(move |cx| listener.poll_accept(cx).map_ok(|(stream, _)| (Caller::Unknown, stream)), page).await;
+    let door = observer.map_or_else(Door::unseen, |observer| Door::new("page", observer));
+    let page = Page { key, every, html: Arc::new(html), permits: Semaphore::new(1) };
+    accept(by_tcp(listener), page, door).await;
 }
 
 impl<F: Fn() -> String + Send + Sync + 'static> Respond for Page<F> {
@@ -68,6 +75,8 @@ impl<F: Fn() -> String + Send + Sync + 'static> Respond for Page<F> {
                 "the address is the one that vpfs web has printed, or has the text of the file web.key between its last slashes",
             ));
         };
+        // It is never closed.
+        let _permit = self.permits.acquire().await;
         let html = Arc::clone(&self.html);
         let Ok(html) = tokio::task::spawn_blocking(move || html()).await else {
             return response(Answer::refusal(StatusCode::INTERNAL_SERVER_ERROR, "a bug in vpfs; its log says where"));

@@ -7,7 +7,7 @@ use vpfs_core::{AppId, Bytes, Learned, LearnedCost, LearnedCosts, Limits, OpKind
 use vpfs_node::{
     Activity, Alike, AppAccount, AppSnapshot, PeerService, Quiet, Situation, Snapshot, StorageTimes, WaitedFor,
 };
-use vpfs_proxy::{AppStatus, PeerReport, ServerStatus, Status, TrafficReport, Used};
+use vpfs_proxy::{AppStatus, HolderReport, PeerReport, ServerStatus, Status, TrafficReport, Used};
 
 use crate::events::Events;
 
@@ -25,6 +25,11 @@ pub(crate) fn status(apps: &[&str]) -> Status {
         servers: ["s1", "s2"].map(server).into(),
         apps: apps.iter().map(app).collect(),
         peers: vec![peer()],
+        holders: vec![HolderReport {
+            port: "metrics",
+            holder: "10.0.0.9".into(),
+            connections: Used { now: 60, limit: 64 },
+        }],
     }
 }
 

@@ -19,7 +19,7 @@ use crate::log_limit::Kind;
 use crate::shared::{Shared, Stage, reached};
 use crate::sockets::{prepare, reset_on_close};
 
-/// After a failure to accept, the time to the next attempt.
+/// After a failure to accept, or to find a connection that can leave, the time to the next attempt.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// Accepts clients and creates a task for each.
@@ -44,8 +44,10 @@ impl Acceptor {
         loop {
             match socket.accept().await {
                 Ok((client, peer)) => {
-                    let permit = self.permit(peer).await;
-                    self.admit(Newcomer::Accepted(client), peer, permit);
+                    let newcomer = Newcomer::Accepted(client);
+                    let Some((newcomer, counted)) = self.count(newcomer, peer) else { continue };
+                    let permit = self.permit(peer, &counted).await;
+                    self.admit(newcomer, peer, counted, permit);
                 }
                 Err(error) if is_the_clients_fault(&error) => {}
                 Err(error) => {
@@ -61,14 +63,27 @@ impl Acceptor {
         }
     }
 
-    async fn permit(&self, peer: SocketAddr) -> ConnectionPermit {
+    /// A permit for a connection of a host, which takes the place of another one if all are taken.
+    async fn permit(&self, peer: SocketAddr, counted: &HostConnection) -> ConnectionPermit {
         if let Some(permit) = self.permits.try_take() {
             return permit;
         }
         if self.listener.log.due(Kind::ConnectionsUsedUp, self.shared.clock.now()).is_some() {
-            tracing::warn!(server = %self.listener.server, %peer, "limits.connections is reached; clients wait");
+            let most = self.shared.hosts.holders(1).first().map(|(host, count)| format!("{host} ({count})"));
+            tracing::warn!(
+                server = %self.listener.server, %peer, most,
+                "limits.connections is reached; clients get the places of idle connections of hosts with more, and wait \
+                 if there are none"
+            );
         }
-        self.permits.take().await
+        loop {
+            let now = self.shared.clock.now();
+            self.shared.hosts.claim(counted.host(), now);
+            tokio::select! {
+                permit = self.permits.take() => return permit,
+                () = tokio::time::sleep(RETRY) => {}
+            }
+        }
     }
 
     /// Serves a connection of a predecessor; whether there was room.
@@ -77,27 +92,43 @@ impl Acceptor {
             handed.end();
             return false;
         };
-        self.admit(Newcomer::Inherited(handed), peer, permit);
+        if let Some((newcomer, counted)) = self.count(Newcomer::Inherited(handed), peer) {
+            self.admit(newcomer, peer, counted, permit);
+        }
         true
     }
 
-    pub(crate) fn admit(self: &Arc<Self>, newcomer: Newcomer, peer: SocketAddr, permit: ConnectionPermit) {
+    /// Counts a connection of its host; closes it if that has too many.
+    pub(crate) fn count(&self, newcomer: Newcomer, peer: SocketAddr) -> Option<(Newcomer, HostConnection)> {
+        let limit = self.shared.rules().limits.host_connections;
+        match HostConnection::new(self.shared.hosts.get(peer.ip()), limit) {
+            Ok(counted) => Some((newcomer, counted)),
+            Err(host) => {
+                self.refuse(newcomer, peer, &host);
+                None
+            }
+        }
+    }
+
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        newcomer: Newcomer,
+        peer: SocketAddr,
+        counted: HostConnection,
+        permit: ConnectionPermit,
+    ) {
         if let Newcomer::Accepted(client) = &newcomer
             && let Err(error) = prepare(client)
         {
             tracing::debug!(server = %self.listener.server, %peer, %error, "client disconnected at once");
             return;
         }
-        let limit = self.shared.rules().limits.host_connections;
-        let counted = match HostConnection::new(self.shared.hosts.get(peer.ip()), limit) {
-            Ok(counted) => counted,
-            Err(host) => return self.refuse(newcomer, peer, &host),
-        };
         let acceptor = Arc::clone(self);
         tokio::spawn(async move {
             let (listener, shared) = (Arc::clone(&acceptor.listener), Arc::clone(&acceptor.shared));
             tracing::debug!(server = %listener.server, %peer, "connected");
-            let (ended, abandoned) = connection::serve(shared, listener, newcomer, peer).await;
+            let seat = Arc::clone(counted.seat());
+            let (ended, abandoned) = connection::serve(shared, listener, newcomer, peer, seat).await;
             acceptor.tell(counted.host(), peer, &ended);
             if let Some(abandoned) = abandoned {
                 abandoned.finish().await;

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use crate::handover::{self, Connections, Inheritance, Offer};
 use crate::keeper::Keeper;
 use crate::learned;
 use crate::names::{Environment, Names};
-use crate::observer::{self, Observer};
+use crate::observer::{self, Observer, Ports};
 use crate::outbox::Outbox;
 use crate::peers::{Askers, Peers, PeersError, Prepared};
 use crate::pushes::Pushes;
@@ -61,6 +61,7 @@ pub struct Daemon {
     sites: Sites,
     accepting: JoinSet<()>,
     peers: Option<Peers>,
+    ports: Ports,
     /// Serves the connections of a predecessor.
     taking_over: Option<JoinHandle<()>>,
     _timers: JoinSet<()>,
@@ -154,6 +155,8 @@ impl Daemon {
         let keeper = Keeper::new(Arc::clone(&shared), environment.state.clone(), &config);
         timers.spawn(keeper.clone().run());
         let peers = prepared.map(|(prepared, outgoing)| prepared.start((outbox, outgoing), shared.gates.clone()));
+        let ports = peers.as_ref().map(|peers: &Peers| ("peers", peers.strangers()));
+        let ports = Ports::new(Mutex::new(ports.into_iter().collect()));
         timers.spawn(clock.follow_wall());
         for (gate, incoming) in shared.gates.iter().zip(incoming) {
             timers.spawn(deliver(Arc::clone(gate), incoming));
@@ -182,6 +185,7 @@ impl Daemon {
             sites,
             accepting,
             peers,
+            ports,
             taking_over: None,
             _timers: timers,
         })
@@ -313,6 +317,7 @@ impl Daemon {
             permits: Arc::clone(&self.permits),
             names: self.config.servers.iter().map(|server| server.name.clone()).collect(),
             peers: self.peers.as_ref().map(Peers::states),
+            ports: Arc::clone(&self.ports),
         }
     }
 

@@ -1,5 +1,6 @@
-//! How a gate passes dispatches to a session.
+//! How a gate passes dispatches to a session, and others what they want of its connection.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -17,6 +18,8 @@ pub(crate) struct Dispatched {
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
     dispatched: Mutex<Vec<Dispatched>>,
+    /// Somebody needs the place of the connection.
+    is_claimed: AtomicBool,
     notify: Notify,
 }
 
@@ -32,6 +35,22 @@ impl Mailbox {
         self.notify.notify_one();
     }
 
+    /// Asks the connection to leave, if nothing is in progress.
+    pub(crate) fn claim(&self) {
+        self.is_claimed.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// Whether it has been asked to, and has not answered.
+    pub(crate) fn is_claimed(&self) -> bool {
+        self.is_claimed.load(Ordering::Relaxed)
+    }
+
+    /// The same; it answers now.
+    pub(crate) fn take_claim(&self) -> bool {
+        self.is_claimed() && self.is_claimed.swap(false, Ordering::Relaxed)
+    }
+
     /// Moves all into `into`, in order.
     pub(crate) fn take(&self, into: &mut Vec<Dispatched>) {
         let mut dispatched = self.lock();
@@ -39,12 +58,12 @@ impl Mailbox {
         trim(&mut dispatched);
     }
 
-    /// Waits for a dispatch; cancel safe.
+    /// Waits for a dispatch or a claim; cancel safe.
     pub(crate) async fn filled(&self) {
         loop {
             self.notify.notified().await;
             // A session whose own input dispatches an operation takes it at once; then the notification is stale.
-            if !self.lock().is_empty() {
+            if self.is_claimed() || !self.lock().is_empty() {
                 return;
             }
         }

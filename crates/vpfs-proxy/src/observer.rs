@@ -1,7 +1,8 @@
 //! What a daemon knows about itself at one moment, for whoever shows it: the core of every API, metric and command.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use vpfs_core::{AppId, Time};
@@ -10,6 +11,7 @@ use vpfs_node::{AppTotals, PeerService, Snapshot};
 use crate::budget::Used;
 use crate::connection_permits::ConnectionPermits;
 use crate::peers::{AppReport, PeerReport, PeerStates, PeersReport};
+use crate::places::{Holder, Places};
 use crate::shared::Shared;
 
 /// Looks into a daemon from outside; copies look into the same one, also while it drains.
@@ -20,6 +22,22 @@ pub struct Observer {
     /// The names of all servers in the file, by id.
     pub(crate) names: Arc<[String]>,
     pub(crate) peers: Option<PeerStates>,
+    /// The places of other ports than those of clients, by what the port is for.
+    pub(crate) ports: Ports,
+}
+
+/// Ports whose connections are counted.
+pub(crate) type Ports = Arc<Mutex<BTreeMap<&'static str, Places>>>;
+
+/// A host with at least half of the connections that one may have at a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HolderReport {
+    /// What the port is for: `clients`, `peers`, `metrics`, `page`, `socket`.
+    pub port: &'static str,
+    /// Its address; the number of the user at the socket.
+    pub holder: String,
+    /// Its connections, and how many it may have.
+    pub connections: Used,
 }
 
 /// A daemon at one moment.
@@ -39,6 +57,8 @@ pub struct Status {
     pub apps: Vec<AppStatus>,
     /// The servers of other processes.
     pub peers: Vec<PeerReport>,
+    /// Who holds many connections, at most four of each port.
+    pub holders: Vec<HolderReport>,
 }
 
 /// A server of the daemon.
@@ -70,6 +90,27 @@ impl Observer {
         }
     }
 
+    /// Counts the connections at another port from now on, too.
+    pub fn count(&self, port: &'static str, places: &Places) {
+        self.ports.lock().unwrap_or_else(PoisonError::into_inner).insert(port, places.clone());
+    }
+
+    fn holders(&self) -> Vec<HolderReport> {
+        let report = |port, limit| {
+            move |(holder, now): (Holder, usize)| HolderReport {
+                port,
+                holder: holder.to_string(),
+                connections: Used { now, limit },
+            }
+        };
+        let each = self.shared.rules().limits.host_connections;
+        let clients = self.shared.hosts.holders(each).into_iter().map(report("clients", each));
+        let ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
+        let others =
+            ports.iter().flat_map(|(port, places)| places.holders().into_iter().map(report(*port, places.room().each)));
+        clients.chain(others).collect()
+    }
+
     /// The daemon now. Each gate is locked for one [`Snapshot`], which takes O(applications), and never two at a time.
     pub async fn status(&self) -> Status {
         let states = match &self.peers {
@@ -99,6 +140,7 @@ impl Observer {
             servers,
             apps,
             peers,
+            holders: self.holders(),
         }
     }
 }

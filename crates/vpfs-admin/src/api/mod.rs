@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use vpfs_core::{Learned, OpKind, Rule, Time};
 use vpfs_node::{Activity, AppSnapshot, Situation, StorageTimes, WaitedFor};
-use vpfs_proxy::{AppStatus, ServerStatus, Used};
+use vpfs_proxy::{AppStatus, HolderReport, ServerStatus, Used};
 
 pub use slower::{Best, Slower};
 pub use span::{AtServer, Span};
@@ -28,8 +28,21 @@ pub struct Status {
     pub memory_bytes: Usage,
     /// Connections of clients, of `limits.connections`.
     pub connections: Usage,
+    /// Hosts with at least half of the connections that one may have at a port, at most four of each port.
+    pub holders: Vec<Holder>,
     /// The servers that it serves.
     pub servers: Vec<Server>,
+}
+
+/// A host that holds many connections.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// What the port is for: `clients`, `peers`, `api` (with the key of peers), `metrics`, `page` or `socket`.
+    pub port: String,
+    /// Its address; at the socket a user.
+    pub holder: String,
+    /// Its connections, of those that one may have there.
+    pub connections: Usage,
 }
 
 /// How much is used of something that is limited.
@@ -223,8 +236,15 @@ impl From<&vpfs_proxy::Status> for Status {
             up_seconds: status.uptime.as_secs_f64(),
             memory_bytes: status.memory.into(),
             connections: status.connections.into(),
+            holders: status.holders.iter().map(Holder::from).collect(),
             servers: status.servers.iter().map(|server| Server::new(server, &status.apps)).collect(),
         }
+    }
+}
+
+impl From<&HolderReport> for Holder {
+    fn from(HolderReport { port, holder, connections }: &HolderReport) -> Self {
+        Self { port: (*port).to_owned(), holder: holder.clone(), connections: (*connections).into() }
     }
 }
 

@@ -3,7 +3,7 @@
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
 use vpfs_core::{Learned, LearnedCost, LearnedCosts};
-use vpfs_proxy::{PeerReport, ServerStatus, Status};
+use vpfs_proxy::{HolderReport, PeerReport, ServerStatus, Status};
 
 use super::family::{Family, Measured, put_all};
 use crate::api::{op_name, ratio};
@@ -87,10 +87,21 @@ static BY_PEER: [Measured<PeerReport, Option<f64>>; 4] = [
 static REPORTS: Family = Family::counter("peer_reports", None, "Reports about service");
 static REPORT_BYTES: Family = Family::counter("peer_report", Some(Unit::Bytes), "Bytes of these reports");
 
+static HOLDERS: Family = Family::gauge(
+    "holder_connections",
+    None,
+    "Connections of a host (a user at the socket) that has at least half of what one may have at this port; others have \
+     no series",
+);
+
 pub(super) fn encode(status: &Status, encoder: &mut DescriptorEncoder<'_>) -> std::fmt::Result {
     BUILD.put(&mut BUILD.open(encoder)?, &[("version", env!("CARGO_PKG_VERSION"))], 1.0)?;
     for (family, value) in &PROCESS {
         family.put(&mut family.open(encoder)?, &[], value(status))?;
+    }
+    let mut metric = HOLDERS.open(encoder)?;
+    for HolderReport { port, holder, connections } in &status.holders {
+        HOLDERS.put(&mut metric, &[("port", port), ("holder", holder)], connections.now as f64)?;
     }
     put_all(&BY_SERVER, encoder, &status.servers, ("server", |server| &server.name))?;
     encode_costs(status, encoder)?;

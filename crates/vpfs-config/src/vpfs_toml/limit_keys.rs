@@ -15,7 +15,8 @@ pub(crate) const LIMITS: Section = Section {
         Tunable::new(
             "connections",
             Kind::Count,
-            "The maximum number of client connections of one proxy process; further ones wait.",
+            "The maximum number of client connections of one proxy process. A further one gets the place of one on which \
+             nothing is in progress, of a host that has more, or that is unused for a minute; otherwise it waits.",
         )
         .default("4096")
         .range("1", "1000000"),

@@ -16,6 +16,7 @@ use crate::descriptors::Exhausted;
 use crate::gate::Gate;
 use crate::half::Half;
 use crate::handover::Handed;
+use crate::hosts::Seat;
 use crate::identity::ClientIdentity;
 use crate::limits::DaemonLimits;
 use crate::listener::Listener;
@@ -53,6 +54,8 @@ pub(crate) enum End {
     Drained,
     /// Another process serves it from now on.
     HandedOver,
+    /// Nothing was in progress, and another host got its place.
+    GaveWay,
     /// The daemon stopped, regardless of operations in progress.
     Stopped,
 }
@@ -113,13 +116,14 @@ pub(crate) async fn serve(
     listener: Arc<Listener>,
     newcomer: Newcomer,
     peer: SocketAddr,
+    seat: Arc<Seat>,
 ) -> (Result<End, Failure>, Option<Abandoned>) {
     let (client, server, user) = match pair(&shared, &listener, newcomer).await {
         Ok(Some(pair)) => pair,
         Ok(None) => return (Ok(End::Drained), None),
         Err(failure) => return (Err(failure), None),
     };
-    let mut connection = Connection::new(shared, listener, [client, server], peer, user);
+    let mut connection = Connection::new(shared, listener, [client, server], (peer, seat), user);
     let ended = connection.run().await;
     match ended {
         Ok(End::HandedOver) => {
@@ -128,7 +132,7 @@ pub(crate) async fn serve(
         }
         Ok(End::Closed) => {}
         Ok(End::Drained) => connection.end_quietly().await,
-        Ok(End::Stopped) | Err(_) => connection.client.stream.reset_on_close(),
+        Ok(End::Stopped | End::GaveWay) | Err(_) => connection.client.stream.reset_on_close(),
     }
     if matches!(ended, Err(Failure::Io { side: Side::Server, .. })) {
         connection.server.eof = true;
@@ -185,6 +189,7 @@ struct Connection {
     identity: ClientIdentity,
     memory: Share,
     stage: watch::Receiver<Stage>,
+    seat: Arc<Seat>,
     alarm: Alarm,
     /// What another process needs to continue.
     suspended: Option<Suspended>,
@@ -199,7 +204,7 @@ impl Connection {
         shared: Arc<Shared>,
         listener: Arc<Listener>,
         [client, server]: [Half; 2],
-        peer: SocketAddr,
+        (peer, seat): (SocketAddr, Arc<Seat>),
         user: Option<Arc<User>>,
     ) -> Self {
         // Before the rules, so that newer ones are noticed.
@@ -217,12 +222,13 @@ impl Connection {
             client,
             server,
             session,
-            mailbox: Arc::new(Mailbox::default()),
+            mailbox: Arc::clone(&seat.mailbox),
             requests: Requests::new(Arc::clone(&listener.gate)),
             dispatched: Vec::new(),
             identity,
             memory,
             stage: shared.stage(),
+            seat,
             alarm: Alarm::default(),
             suspended: None,
             turn: 0,
@@ -343,6 +349,12 @@ impl Connection {
             if self.session.is_idle() {
                 return Some(End::Closed);
             }
+        }
+        let is_idle = self.session.is_idle();
+        self.seat.set_idle(is_idle, || self.shared.clock.now());
+        if self.mailbox.take_claim() && is_idle {
+            self.session.drain();
+            return Some(End::GaveWay);
         }
         match stage {
             Stage::Serving | Stage::HandingOver => None,

@@ -59,7 +59,7 @@ impl Place {
         let client = TcpStream::connect(self.clients.local_addr().unwrap()).await.unwrap();
         let (accepted, peer) = self.clients.accept().await.unwrap();
         let newcomer = Newcomer::Accepted(accepted);
-        let served = serve(Arc::clone(&self.shared), Arc::clone(&self.listener), newcomer, peer);
+        let served = serve(Arc::clone(&self.shared), Arc::clone(&self.listener), newcomer, peer, Arc::default());
         let task = tokio::spawn(async { served.await.0 });
         (client, self.server.accept().await.unwrap().0, task)
     }
@@ -70,7 +70,8 @@ impl Place {
         let (accepted, peer) = self.clients.accept().await.unwrap();
         let upstream = TcpStream::connect(self.server.local_addr().unwrap()).await.unwrap();
         let halves = [accepted, upstream].map(|stream| Half::new(Stream::Tcp(stream)));
-        let connection = Connection::new(Arc::clone(&self.shared), Arc::clone(&self.listener), halves, peer, None);
+        let (listener, peer) = (Arc::clone(&self.listener), (peer, Arc::default()));
+        let connection = Connection::new(Arc::clone(&self.shared), listener, halves, peer, None);
         (client, self.server.accept().await.unwrap().0, connection)
     }
 }

@@ -1,5 +1,6 @@
 //! Connections from other processes.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,12 +12,38 @@ use vpfs_peer::mesh::Origin;
 use super::Cluster;
 use super::handshake::{self, Accepted};
 use super::input::Input;
-use super::strangers::{Place, Strangers};
 use crate::log_limit::{Kind, LogLimit};
+use crate::places::{Place, Places, Room};
+
+/// Connections that have not proved who they are. Hosts of the configuration have places of their own, whatever others
+/// hold.
+const STRANGERS: Room = Room { all: 64, each: 8 };
+/// A connection that failed occupies its place for this long, so that one host cannot try without end.
+const PENALTY: Duration = Duration::from_secs(1);
+
+/// Who may try to prove who he is.
+pub(super) struct Unproven {
+    pub(super) strangers: Places,
+    /// At the addresses of peers.
+    known: Places,
+}
+
+impl Unproven {
+    pub(super) fn new(peers: usize) -> Self {
+        let known = Room { all: peers.saturating_mul(STRANGERS.each), ..STRANGERS };
+        Self { strangers: Places::new(STRANGERS), known: Places::new(known) }
+    }
+
+    fn admit(&self, cluster: &Cluster, ip: IpAddr) -> Option<Place> {
+        let ip = ip.to_canonical();
+        let is_known = cluster.addresses.iter().any(|(host, _)| cluster.hosts.known(host).contains(&ip));
+        if is_known { self.known.admit(ip.into()) } else { self.strangers.admit(ip.into()) }
+    }
+}
 
 /// Accepts for ever.
 pub(super) async fn run(cluster: Arc<Cluster>, socket: Arc<TcpListener>, inputs: mpsc::Sender<Input>) {
-    let (strangers, log) = (Strangers::default(), Arc::new(LogLimit::default()));
+    let log = Arc::new(LogLimit::default());
     let mut handshakes = JoinSet::new();
     loop {
         let (stream, address) = match socket.accept().await {
@@ -29,7 +56,7 @@ pub(super) async fn run(cluster: Arc<Cluster>, socket: Arc<TcpListener>, inputs:
             }
         };
         while handshakes.try_join_next().is_some() {}
-        match strangers.admit(address.ip().to_canonical()) {
+        match cluster.unproven.admit(&cluster, address.ip()) {
             Some(place) => {
                 handshakes.spawn(introduce(Arc::clone(&cluster), Arc::clone(&log), stream, place, inputs.clone()));
             }
@@ -44,25 +71,30 @@ async fn introduce(
     cluster: Arc<Cluster>,
     log: Arc<LogLimit>,
     stream: TcpStream,
-    place: Place,
+    mut place: Place,
     inputs: mpsc::Sender<Input>,
 ) {
     let address = stream.peer_addr().map_or_else(|error| error.to_string(), |address| address.to_string());
     let security = cluster.security();
-    match handshake::accept(&cluster, &security, stream).await {
-        Ok(Accepted::Asker(stream)) => {
+    match place.keep(handshake::accept(&cluster, &security, stream)).await {
+        Some(Ok(Accepted::Asker(stream, ip))) => {
             drop(place);
             // Beyond what may wait, it is closed; who asked may ask again.
-            let _ = cluster.askers.try_send(stream);
+            let _ = cluster.askers.try_send((ip, stream));
         }
-        Ok(Accepted::Peer(introduced)) => {
+        Some(Ok(Accepted::Peer(introduced))) => {
             drop(place);
             // Fails only if the process ends.
             let _ = inputs.send(Input::Connected(Origin::Accepted, introduced)).await;
         }
-        Err(error) => {
+        Some(Err(error)) => {
             refused(&cluster, &log, Kind::Malformed, &format!("{address}: {error}"));
-            place.free_later().await;
+            place.penalize();
+            place.keep(tokio::time::sleep(PENALTY)).await;
+        }
+        None => {
+            let reason = format!("{address}: too many unknown connections, and it had not proved who it is");
+            refused(&cluster, &log, Kind::TooManyConnections, &reason);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! From a TCP connection to an authenticated process that has said who it is.
 
 use std::io;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
@@ -44,20 +45,20 @@ pub(super) async fn dial(cluster: &Cluster, security: &Security, server: ServerI
 pub(super) enum Accepted {
     Peer(Introduced),
     /// Of somebody who wants to ask, by HTTP.
-    Asker(Box<dyn Stream>),
+    Asker(Box<dyn Stream>, IpAddr),
 }
 
 /// Lets a process that connected prove who it is.
 pub(super) async fn accept(cluster: &Cluster, security: &Security, stream: TcpStream) -> io::Result<Accepted> {
     within(PATIENCE, async {
         prepare(&stream)?;
-        let address = stream.peer_addr()?.to_string();
+        let address = stream.peer_addr()?;
         let other = security.accept(stream).await?;
         if !other.asks {
-            return introduce(cluster, other, address).await.map(Accepted::Peer);
+            return introduce(cluster, other, address.to_string()).await.map(Accepted::Peer);
         }
         if cluster.addresses.iter().any(|(host, _)| other.may_speak_for(host)) {
-            return Ok(Accepted::Asker(other.stream));
+            return Ok(Accepted::Asker(other.stream, address.ip()));
         }
         Err(invalid("it asks with a certificate that is not for the host of any server"))
     })

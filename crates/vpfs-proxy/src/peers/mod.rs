@@ -10,11 +10,10 @@ mod input;
 mod report;
 mod security;
 mod shared_key;
-mod strangers;
 mod switch;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::task::{Context, Poll};
@@ -34,6 +33,7 @@ use crate::gate::Gate;
 use crate::handover::Inheritance;
 use crate::names::Names;
 use crate::outbox::{Outbox, Outgoing};
+use crate::places::Places;
 use crate::sockets::{Bound, listen, listen_later};
 use security::Security;
 
@@ -72,7 +72,8 @@ struct Cluster {
     /// Has the addresses of hosts.
     hosts: Names,
     security: RwLock<Security>,
-    askers: mpsc::Sender<Box<dyn Stream>>,
+    askers: mpsc::Sender<(IpAddr, Box<dyn Stream>)>,
+    unproven: accept::Unproven,
 }
 
 impl Cluster {
@@ -94,16 +95,16 @@ type Sockets = Arc<Mutex<Vec<Arc<TcpListener>>>>;
 /// Connections of those who want to ask what this process knows, by HTTP, and have proved that they may: they have the
 /// key or a certificate of `[peers]`.
 #[derive(Debug)]
-pub struct Askers(mpsc::Receiver<Box<dyn Stream>>);
+pub struct Askers(mpsc::Receiver<(IpAddr, Box<dyn Stream>)>);
 
 impl Askers {
     /// More wait for nobody: their connections are closed.
     const WAITING: usize = 4;
 
-    /// The next connection; pending for ever when the process hands over.
-    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Box<dyn Stream>> {
+    /// The next connection, and the address that it comes from; pending for ever when the process hands over.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<(IpAddr, Box<dyn Stream>)> {
         match self.0.poll_recv(context) {
-            Poll::Ready(Some(stream)) => Poll::Ready(stream),
+            Poll::Ready(Some(asker)) => Poll::Ready(asker),
             _ => Poll::Pending,
         }
     }
@@ -186,7 +187,8 @@ impl Prepared {
         let (addresses, hello) = (configured.addresses.clone(), mesh.hello().clone());
         let (clock, hosts, security) = (clock.clone(), names.0.clone(), RwLock::new(security));
         let (askers, asking) = mpsc::channel(Askers::WAITING);
-        let cluster = Cluster { names: servers, addresses, hello, clock, hosts, security, askers };
+        let unproven = accept::Unproven::new(addresses.len());
+        let cluster = Cluster { names: servers, addresses, hello, clock, hosts, security, askers, unproven };
         if configured.security == PeerSecurity::None {
             tracing::warn!("peers.security is none: whoever reaches the port of [peers] can change shares");
         }
@@ -231,6 +233,11 @@ impl Peers {
     pub(crate) fn sockets(&self) -> io::Result<Vec<(SocketAddr, OwnedFd)>> {
         let socket = |socket: &Arc<TcpListener>| Ok((socket.local_addr()?, socket.as_fd().try_clone_to_owned()?));
         self.sockets.lock().unwrap_or_else(PoisonError::into_inner).iter().map(socket).collect()
+    }
+
+    /// Connections that have not proved who they are, and are not from the address of a peer.
+    pub(crate) fn strangers(&self) -> Places {
+        self.cluster.unproven.strangers.clone()
     }
 
     /// Asks these connections.

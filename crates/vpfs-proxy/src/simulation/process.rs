@@ -61,7 +61,9 @@ impl Process {
 
     pub(super) fn admit(&self, client: Socket, server: Socket, address: SocketAddr) {
         let permit = self.permits.try_take().unwrap();
-        self.acceptor.admit(Newcomer::Simulated(client, server), address, permit);
+        if let Some((newcomer, counted)) = self.acceptor.count(Newcomer::Simulated(client, server), address) {
+            self.acceptor.admit(newcomer, address, counted, permit);
+        }
     }
 
     pub(super) fn reload(&self, config: &Config) {

@@ -315,6 +315,32 @@ async fn one_host_does_not_use_up_all_connections() {
     }
 }
 
+/// Symptom: four addresses with a quarter of all connections each, idle, left every new client waiting. Cause: places
+/// were free only when somebody left.
+#[tokio::test]
+async fn a_new_client_gets_in_whatever_idle_hosts_hold() {
+    let site = Site::start(1, "[limits]\nconnections = 9\nconnections_per_host = 2\n").await;
+    let address = site.network.address(0, 0);
+    let works = async |client: &mut Peer| {
+        client.send(raw::noop(1)).await;
+        assert_eq!(client.tag().await, Tag(1));
+    };
+    let mut active = Peer::connect_from([127, 0, 2, 9], address).await;
+    works(&mut active).await;
+    let mut idle = Vec::new();
+    for number in 0..8 {
+        idle.push(Peer::connect_from([127, 0, 2, 1 + number / 2], address).await);
+        works(idle.last_mut().unwrap()).await;
+    }
+    let told = site.daemon.observer().status().await.holders;
+    assert!(told.len() == 4 && told.iter().all(|told| told.port == "clients"), "{told:?}");
+    let mut new = Peer::connect_from([127, 0, 2, 10], address).await;
+    works(&mut new).await;
+    works(&mut active).await;
+    assert_eq!(idle[0].end().await, Some(ErrorKind::ConnectionReset), "idle for longest, of a host with most");
+    works(&mut idle[1]).await;
+}
+
 /// Symptom: a thousand connects in a row took a second more than the same to HAProxy. Cause: the queue of the listening
 /// socket held 128 of them, and the kernel repeats what it drops after one second, then two, then four.
 #[tokio::test]

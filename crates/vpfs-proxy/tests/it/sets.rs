@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use vpfs_config::sets::{AppText, Put, Refusal, Set, SetName, SetText};
 use vpfs_proxy::{Daemon, Environment, StateDir};

@@ -195,7 +195,8 @@ pub(super) mod tests {
             apps: vec![app("climate", work(up.into()), f64::from(up) / 2.0), app("idle", nothing, 0.0)],
         };
         let up_seconds = up.into();
-        Status { version: "1".into(), up_seconds, memory_bytes: usage, connections: usage, servers: vec![server] }
+        let (version, holders, servers) = ("1".into(), Vec::new(), vec![server]);
+        Status { version, up_seconds, memory_bytes: usage, connections: usage, holders, servers }
     }
 
     #[test]

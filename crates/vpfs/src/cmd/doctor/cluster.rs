@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use vpfs_admin::api::Status;
+use vpfs_admin::api::{Holder, Status};
 use vpfs_config::{Config, PeerSecurity};
 use vpfs_proxy::PeersReport;
 
@@ -49,6 +49,28 @@ pub(super) fn versions(statuses: &[Status], own: &str) -> Vec<Finding> {
         check.warn(format!("this command is {own}, proxies are {}", list.join("; ")), fix);
     }
     check.or(format!("all are {own}"))
+}
+
+/// Whether a host holds so many connections that others may lack them.
+pub(super) fn connections(statuses: &[Status]) -> Vec<Finding> {
+    let mut check = Check::new("connections");
+    for status in statuses {
+        let servers: Vec<&str> = status.servers.iter().map(|server| server.server.as_str()).collect();
+        for Holder { port, holder, connections } in &status.holders {
+            let text = format!(
+                "{}: {holder} holds {} of the {} connections that one may have for {port}",
+                servers.join(", "),
+                connections.now,
+                connections.limit
+            );
+            let fix = "look what it runs; close the port to it if it has no business there";
+            check.warn(text, fix);
+        }
+    }
+    if statuses.is_empty() {
+        return check.skip("no proxy was asked", "");
+    }
+    check.or("no host holds many")
 }
 
 /// Whether proxies are connected with each other.
@@ -124,6 +146,8 @@ pub(super) fn clocks(config: &Config, reports: &[PeersReport]) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::super::finding::Verdict;
+    use vpfs_admin::api::Usage;
+
     use super::*;
     use crate::cmd::rows::tests::status;
 
@@ -137,6 +161,16 @@ mod tests {
         assert_eq!(verdict(&answers(&["s1", "s2"])), Verdict::Ok);
         assert_eq!(verdict(&answers(&["s1"])), Verdict::Failed);
         assert_eq!(proxies(&answers(&[]), Some("cannot ask"), &["s1"])[0].result, Verdict::Failed);
+    }
+
+    #[test]
+    fn who_holds_connections_is_named() {
+        let holder =
+            Holder { port: "clients".into(), holder: "10.0.0.9".into(), connections: Usage { now: 9, limit: 10 } };
+        let held = Status { holders: vec![holder], ..status("s1", 1) };
+        assert_eq!(connections(&[held])[0].result, Verdict::Warning);
+        assert_eq!(connections(&[status("s1", 1)])[0].result, Verdict::Ok);
+        assert_eq!(connections(&[])[0].result, Verdict::Skipped);
     }
 
     #[test]

@@ -121,6 +121,7 @@ impl Patient {
         let processes: Vec<u32> = events.list.iter().map(|report| report.process).collect();
         let mut findings = cluster::proxies(&statuses, failure.as_deref(), &expected);
         findings.extend(cluster::versions(&statuses.list, env!("CARGO_PKG_VERSION")));
+        findings.extend(cluster::connections(&statuses.list));
         findings.extend(cluster::peers(config, &reports.list));
         findings.extend(cluster::remote(config, &remote, remote_failure.as_deref()));
         findings.extend(cluster::clocks(config, &reports.list));

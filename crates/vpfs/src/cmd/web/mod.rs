@@ -77,8 +77,12 @@ async fn serve(listener: TcpListener, key: PageKey, samples: Samples, source: &S
     let samples = Arc::new(Mutex::new(samples));
     let shown = Arc::clone(&samples);
     let html = move || page::html(&shown.lock().unwrap_or_else(PoisonError::into_inner).clone());
+    let observer = match source {
+        Source::Itself(observer, _) => Some(observer),
+        Source::Host(..) => None,
+    };
     tokio::select! {
-        () = serve_page(listener, key, EVERY, html) => {}
+        () = serve_page(listener, key, EVERY, observer, html) => {}
         () = watch(source, &samples) => {}
     }
 }
