@@ -72,6 +72,7 @@ fn status(node: &Node<()>, apps: u32) -> Status {
         servers: vec![server],
         apps: (0..apps).map(app).collect(),
         peers: Vec::new(),
+        holders: Vec::new(),
     }
 }
 
