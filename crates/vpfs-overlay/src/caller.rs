@@ -1,7 +1,9 @@
 //! Work under the rights of the process that asks for it.
 
 use std::fs;
+use std::sync::Arc;
 
+use nix::unistd;
 use rustix::fs::{Gid, Uid};
 use rustix::io::{Errno, Result};
 use rustix::process::{geteuid, getgroups};
@@ -22,6 +24,14 @@ impl From<&fuser::Request> for Caller {
     }
 }
 
+/// Somebody's rights, as they were when they were looked up.
+#[derive(Clone, Debug)]
+pub(crate) struct Credentials {
+    uid: Uid,
+    gid: Gid,
+    groups: Arc<[Gid]>,
+}
+
 /// Our own supplementary groups, if we are root; others work with the rights they have.
 #[derive(Debug)]
 pub(crate) struct Rights(Option<Vec<Gid>>);
@@ -35,13 +45,57 @@ impl Rights {
         self.0.is_some()
     }
 
-    /// Works with the caller's user, group and supplementary groups, and without root's powers unless it is root.
-    pub(crate) fn of<T>(&self, caller: Caller, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        let Some(own) = self.0.as_deref().filter(|_| (caller.uid, caller.gid) != (0, 0)) else { return work() };
-        if caller.uid == u32::MAX || caller.gid == u32::MAX {
+    /// The caller's user, group and supplementary groups; nothing if they are ours.
+    pub(crate) fn look_up(&self, caller: Caller) -> Result<Option<Credentials>> {
+        let Caller { uid, gid, pid } = caller;
+        if self.0.is_none() || (uid, gid) == (0, 0) {
+            return Ok(None);
+        }
+        if uid == u32::MAX || gid == u32::MAX {
             return Err(Errno::OVERFLOW);
         }
-        let _back = Switched::to(caller, own)?;
+        Ok(Some(Credentials { uid: Uid::from_raw(uid), gid: Gid::from_raw(gid), groups: groups(pid).into() }))
+    }
+
+    /// Whoever has such credentials, or we ourselves.
+    pub(crate) fn user<'a>(&'a self, credentials: Option<&'a Credentials>) -> User<'a> {
+        User(self.0.as_deref().zip(credentials))
+    }
+
+    /// Works with the caller's user, group and supplementary groups, and without root's powers unless it is root.
+    pub(crate) fn of<T>(&self, caller: Caller, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.user(self.look_up(caller)?.as_ref()).run(work)
+    }
+
+    /// Looks at something with our rights, and with the caller's where these do not suffice: servers may give root
+    /// none.
+    pub(crate) fn see<T>(&self, caller: Caller, look: impl Fn() -> Result<T>) -> Result<T> {
+        match look() {
+            Err(Errno::ACCESS | Errno::PERM) if self.are_roots() => self.of(caller, look),
+            seen => seen,
+        }
+    }
+
+    /// Works as root for all but files, for which it has nobody's rights.
+    pub(crate) fn of_nobody<T>(&self, work: impl FnOnce() -> T) -> T {
+        let Some(own) = self.0.as_deref() else { return work() };
+        let _back = Nobody::new(own);
+        work()
+    }
+}
+
+/// Somebody who moves data.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct User<'a>(Option<(&'a [Gid], &'a Credentials)>);
+
+impl User<'_> {
+    /// Without any change of rights.
+    #[cfg(test)]
+    pub(crate) const OURSELVES: Self = Self(None);
+
+    pub(crate) fn run<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let Some((own, credentials)) = self.0 else { return work() };
+        let _back = Switched::to(credentials, own)?;
         work()
     }
 }
@@ -50,12 +104,12 @@ impl Rights {
 struct Switched<'a>(&'a [Gid]);
 
 impl<'a> Switched<'a> {
-    fn to(caller: Caller, own: &'a [Gid]) -> Result<Self> {
-        let groups = groups(caller.pid);
+    fn to(credentials: &Credentials, own: &'a [Gid]) -> Result<Self> {
+        let Credentials { uid, gid, groups } = credentials;
         let back = Self(own);
-        set_thread_groups(&groups)?;
-        set_thread_res_gid(None, Gid::from_raw(caller.gid), None)?;
-        set_thread_res_uid(None, Uid::from_raw(caller.uid), None)?;
+        set_thread_groups(groups)?;
+        set_thread_res_gid(None, *gid, None)?;
+        set_thread_res_uid(None, *uid, None)?;
         Ok(back)
     }
 }
@@ -69,6 +123,40 @@ impl Drop for Switched<'_> {
             std::process::abort();
         }
     }
+}
+
+/// The user and group that stand for none.
+const NOBODY: u32 = 65534;
+
+/// Goes back when it is dropped, as [`Switched`] does; unlike that, it leaves powers that have nothing to do with
+/// files.
+struct Nobody<'a>(&'a [Gid]);
+
+impl<'a> Nobody<'a> {
+    fn new(own: &'a [Gid]) -> Self {
+        let back = Self(own);
+        let is_done = set_thread_groups(&[]).is_ok() && set_file_ids(NOBODY);
+        if !is_done {
+            std::process::abort();
+        }
+        back
+    }
+}
+
+impl Drop for Nobody<'_> {
+    fn drop(&mut self) {
+        if !set_file_ids(0) || set_thread_groups(self.0).is_err() {
+            std::process::abort();
+        }
+    }
+}
+
+/// Whether it worked: these calls only say what was before.
+fn set_file_ids(id: u32) -> bool {
+    let (uid, gid) = (unistd::Uid::from_raw(id), unistd::Gid::from_raw(id));
+    unistd::setfsgid(gid);
+    unistd::setfsuid(uid);
+    unistd::setfsgid(gid) == gid && unistd::setfsuid(uid) == uid
 }
 
 /// The supplementary groups of a thread, which the request does not have; none if it cannot be seen.

@@ -214,7 +214,8 @@ impl Filesystem for Fuse {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.named(request, (parent, name), reply, |overlay, parent, name| overlay.look_up(parent, name));
+        let caller = Caller::from(request);
+        self.named(request, (parent, name), reply, move |overlay, parent, name| overlay.look_up(caller, parent, name));
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, lookups: u64) {
@@ -222,8 +223,9 @@ impl Filesystem for Fuse {
     }
 
     fn getattr(&self, request: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        let caller = Caller::from(request);
         self.metadata(request, ino, &[], move |overlay, _| {
-            attributes(reply, overlay.and_then(|overlay| attr::of(&*overlay.inode(ino.0)?)));
+            attributes(reply, overlay.and_then(|overlay| overlay.attributes(caller, &*overlay.inode(ino.0)?)));
         });
     }
 
@@ -258,8 +260,12 @@ impl Filesystem for Fuse {
     }
 
     fn readlink(&self, request: &Request, ino: INodeNo, reply: ReplyData) {
+        let caller = Caller::from(request);
         self.metadata(request, ino, &[], move |overlay, _| {
-            let read = |overlay: &Overlay| Ok(readlinkat(&overlay.inode(ino.0)?.fd, "", Vec::new())?.into_bytes());
+            let read = |overlay: &Overlay| {
+                let inode = overlay.inode(ino.0)?;
+                Ok(overlay.rights.see(caller, || readlinkat(&inode.fd, "", Vec::new()))?.into_bytes())
+            };
             data(reply, overlay.and_then(read));
         });
     }
@@ -390,13 +396,15 @@ impl Filesystem for Fuse {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let pid = request.pid();
-        let asked = Asked { op: OpKind::Read, bytes: size.into(), thread: pid, data: &[], is_divisible: false };
+        let caller = Caller::from(request);
+        let asked = Asked { op: OpKind::Read, bytes: size.into(), thread: caller.pid, data: &[], is_divisible: false };
         self.of_handle(fh, asked, move |overlay, _| {
             let read = overlay.and_then(|overlay| {
                 let handle = overlay.handles.get(fh.0)?;
-                let recorded = overlay.recorded(pid, &handle);
-                let read = handle.content.read(offset, size as usize)?;
+                let recorded = overlay.recorded(caller.pid, &handle);
+                let rights = overlay.user_rights(Some(caller), &handle)?;
+                let user = overlay.rights.user(rights.as_ref());
+                let read = handle.content.read(user, offset, size as usize)?;
                 recorded.done(Op::Read, offset, read.len());
                 Ok(read)
             });
@@ -439,7 +447,8 @@ impl Filesystem for Fuse {
                 if is_privileged {
                     overlay.drop_privileges(caller, &handle.inode)?;
                 }
-                let done = handle.content.write(offset, data)?;
+                let rights = overlay.user_rights(Some(caller).filter(|_| is_programs), &handle)?;
+                let done = handle.content.write(overlay.rights.user(rights.as_ref()), offset, data)?;
                 if is_synced {
                     handle.content.sync(true)?;
                 }
@@ -579,9 +588,14 @@ impl Filesystem for Fuse {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let mode = FallocateFlags::from_bits_retain(mode.cast_unsigned());
+        let (caller, mode) = (Caller::from(request), FallocateFlags::from_bits_retain(mode.cast_unsigned()));
         self.about_handle(request, fh, move |overlay| {
-            empty(reply, overlay.and_then(|overlay| overlay.handles.get(fh.0)?.content.allocate(mode, offset, length)));
+            let allocate = |overlay: &Overlay| {
+                let handle = overlay.handles.get(fh.0)?;
+                let rights = overlay.user_rights(Some(caller), &handle)?;
+                handle.content.allocate(overlay.rights.user(rights.as_ref()), mode, offset, length)
+            };
+            empty(reply, overlay.and_then(allocate));
         });
     }
 
@@ -630,12 +644,14 @@ impl Filesystem for Fuse {
         _: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        let len = len.min(COPY_MAX);
+        let (caller, len) = (Caller::from(request), len.min(COPY_MAX));
         let asked = Asked { op: OpKind::Write, bytes: len, thread: request.pid(), data: &[], is_divisible: false };
         self.of_handle(fh_out, asked, move |overlay, _| {
             let copied = overlay.and_then(|overlay| {
                 let (from, to) = (overlay.handles.get(fh_in.0)?, overlay.handles.get(fh_out.0)?);
-                copy((&from.content, offset_in), (&to.content, offset_out), len)
+                let rights = overlay.user_rights(Some(caller), &to)?;
+                let user = overlay.rights.user(rights.as_ref());
+                user.run(|| copy((&from.content, offset_in), (&to.content, offset_out), len))
             });
             written(reply, copied);
             copied.map_or(0, |copied| copied as u64)

@@ -9,6 +9,7 @@ use fuser::BackingId;
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fdatasync, fsync, ftruncate, seek};
 use rustix::io::{Errno, Result, dup, pread, pwrite};
 
+use crate::caller::{Caller, Credentials, User};
 use crate::fd::close;
 use crate::inodes::{Inode, lock};
 use crate::shares::Asker;
@@ -48,11 +49,14 @@ impl<T> Table<T> {
 pub(crate) struct Handle {
     pub(crate) inode: Arc<Inode>,
     pub(crate) content: Content,
+    /// Who opened it, and with which rights: what the kernel writes by itself is theirs.
+    pub(crate) opened_by: Caller,
+    pub(crate) rights: Option<Credentials>,
     /// Kept while the file is open, as the kernel needs it.
     pub(crate) backing: Option<Arc<BackingId>>,
     /// The path that programs know, if requests are recorded.
     pub(crate) label: Option<Arc<str>>,
-    /// Who opened it, if requests take turns.
+    /// Whose turns its requests take, if there are any.
     pub(crate) opener: Option<Arc<Asker>>,
 }
 
@@ -63,32 +67,17 @@ pub(crate) enum Content {
 }
 
 impl Content {
-    pub(crate) fn read(&self, at: u64, size: usize) -> Result<Vec<u8>> {
-        let file = match self {
-            Self::Regions(opened) => return opened.read(at, size),
-            Self::Plain(file) => file,
-        };
-        let mut buffer = Vec::with_capacity(size);
-        // Fewer bytes than asked for mean the end of the file to the kernel.
-        while buffer.len() < size {
-            let from = at + buffer.len() as u64;
-            let mut rest = std::mem::take(&mut buffer);
-            let read = pread(file, rustix::buffer::spare_capacity(&mut rest), from);
-            buffer = rest;
-            match read {
-                Ok(0) => break,
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(error),
-            }
+    pub(crate) fn read(&self, user: User, at: u64, size: usize) -> Result<Vec<u8>> {
+        match self {
+            Self::Regions(opened) => opened.read(at, size),
+            Self::Plain(file) => user.run(|| read(file, at, size)),
         }
-        buffer.truncate(size);
-        Ok(buffer)
     }
 
-    pub(crate) fn write(&self, at: u64, data: &[u8]) -> Result<usize> {
+    pub(crate) fn write(&self, user: User, at: u64, data: &[u8]) -> Result<usize> {
         match self {
-            Self::Regions(opened) => opened.write(at, data),
-            Self::Plain(file) => pwrite(file, data, at),
+            Self::Regions(opened) => opened.write(user, at, data),
+            Self::Plain(file) => user.run(|| pwrite(file, data, at)),
         }
     }
 
@@ -109,10 +98,10 @@ impl Content {
         }
     }
 
-    pub(crate) fn allocate(&self, mode: FallocateFlags, at: u64, size: u64) -> Result<()> {
+    pub(crate) fn allocate(&self, user: User, mode: FallocateFlags, at: u64, size: u64) -> Result<()> {
         match self {
-            Self::Regions(opened) => opened.allocate(mode, at, size),
-            Self::Plain(file) => fallocate(file, mode, at, size),
+            Self::Regions(opened) => opened.allocate(user, mode, at, size),
+            Self::Plain(file) => user.run(|| fallocate(file, mode, at, size)),
         }
     }
 
@@ -129,4 +118,22 @@ impl Content {
             Self::Plain(file) => ftruncate(file, size),
         }
     }
+}
+
+fn read(file: &OwnedFd, at: u64, size: usize) -> Result<Vec<u8>> {
+    let mut buffer = Vec::with_capacity(size);
+    // Fewer bytes than asked for mean the end of the file to the kernel.
+    while buffer.len() < size {
+        let from = at + buffer.len() as u64;
+        let mut rest = std::mem::take(&mut buffer);
+        let read = pread(file, rustix::buffer::spare_capacity(&mut rest), from);
+        buffer = rest;
+        match read {
+            Ok(0) => break,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    buffer.truncate(size);
+    Ok(buffer)
 }

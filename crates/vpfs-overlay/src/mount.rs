@@ -11,7 +11,6 @@ use fuser::{Config, INodeNo, MountOption, Notifier, Session, SessionACL, Session
 use rustix::fs::{CWD, Mode, OFlags, openat, statfs};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 
 use crate::caller::Rights;
 use crate::class::Class;
@@ -20,15 +19,13 @@ use crate::handles::Table;
 use crate::inodes::Inodes;
 use crate::overlay::{Options, Overlay};
 use crate::owner::claim;
+use crate::process::inodes_max;
 use crate::shares::Shares;
 use crate::stored::InUse;
 use crate::workers::{THREADS, Workers};
 
 /// What the name of a mount begins with.
 const NAME: &str = "vpfs:";
-/// The most files that the kernel should know of: what it keeps of them takes about 1 KiB each in the source's file
-/// system.
-const INODES_MAX: usize = 1 << 18;
 
 /// Why nothing was mounted.
 #[derive(Debug, thiserror::Error)]
@@ -71,7 +68,8 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Shows `source` at `mountpoint`. A dead mount of an earlier process there is taken away first.
+    /// Shows `source` at `mountpoint`. A dead mount of an earlier process there is taken away first. The process should
+    /// have been prepared ([`prepare_process`](crate::prepare_process)).
     ///
     /// # Errors
     /// If something cannot be opened or mounted, or the mount point lies in the source.
@@ -91,7 +89,7 @@ impl Mounted {
             return Err(MountError::Twice(mountpoint));
         }
         options.classes.iter().try_for_each(|class| take(&source, class))?;
-        let most = prepare_process();
+        let most = inodes_max();
         let (full, is_full) = sync_channel(1);
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root =
@@ -205,21 +203,4 @@ fn forget(is_full: &Receiver<()>, inodes: &Weak<Inodes>, notifier: &Notifier) {
             let _ = notifier.inval_entry(INodeNo(parent), &name);
         }
     }
-}
-
-/// As many descriptors as there may be, and modes exactly as programs ask for them. Returns how many files the kernel
-/// should know of, each of which needs a descriptor.
-fn prepare_process() -> usize {
-    umask(Mode::empty());
-    let wanted = INODES_MAX as u64 * 2;
-    let limit = getrlimit(Resource::Nofile);
-    // Root may have more than the limit that it was given.
-    for most in [Some(wanted).max(limit.maximum), limit.maximum] {
-        if setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most }).is_ok() {
-            break;
-        }
-    }
-    let half =
-        getrlimit(Resource::Nofile).current.map_or(INODES_MAX, |most| usize::try_from(most / 2).unwrap_or(INODES_MAX));
-    half.min(INODES_MAX)
 }

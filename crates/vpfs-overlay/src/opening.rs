@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use fuser::{BackingId, FopenFlags};
-use rustix::fs::{OFlags, fstat};
+use rustix::fs::{OFlags, fstat, fstatfs};
 use vpfs_harl::Op;
 
 use crate::handles::{Content, Handle};
@@ -38,8 +38,10 @@ impl Overlay {
             && self.may_pass.load(Relaxed)
             && matches!(handle.content, Content::Plain(_))
             && !is_privileged(&handle.inode)
+            && is_local(&handle.inode)
         {
-            match open(&handle.inode) {
+            // All who have the file open share it, so nobody may get more than the others: space that is reserved.
+            match self.rights.of_nobody(|| open(&handle.inode)) {
                 Ok(new) => handle.backing = Some(Arc::new(new)),
                 Err(error) => {
                     tracing::info!(%error, "the kernel cannot read and write this source by itself");
@@ -72,4 +74,18 @@ impl Overlay {
 /// Whether a file loses set-user-ID or set-group-ID when it is written, which the kernel leaves to us.
 fn is_privileged(inode: &Inode) -> bool {
     fstat(&inode.fd).is_ok_and(|stat| stat.st_mode & 0o6000 != 0)
+}
+
+/// Whether the file is on a file system of this host. The kernel opens it a second time then, which any other one may
+/// refuse: it asks a server, or another program, whose answer depends on who asks, and on the mode by now.
+fn is_local(inode: &Inode) -> bool {
+    const BCACHEFS: u64 = 0xCA45_1A4E;
+    const BTRFS: u64 = 0x9123_683E;
+    const EXT4: u64 = 0xEF53;
+    const F2FS: u64 = 0xF2F5_2010;
+    const TMPFS: u64 = 0x0102_1994;
+    const XFS: u64 = 0x5846_5342;
+    const ZFS: u64 = 0x2FC1_2FC1;
+    let kind = fstatfs(&inode.fd).ok().and_then(|status| u64::try_from(status.f_type).ok());
+    matches!(kind, Some(BCACHEFS | BTRFS | EXT4 | F2FS | TMPFS | XFS | ZFS))
 }

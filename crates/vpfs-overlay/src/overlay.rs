@@ -16,7 +16,7 @@ use rustix::io::{Errno, Result};
 use vpfs_proxy::Turns;
 
 use crate::attr;
-use crate::caller::{Caller, Rights};
+use crate::caller::{Caller, Credentials, Rights};
 use crate::class::Class;
 use crate::fd::{errno, path};
 use crate::handles::{Content, Handle, Table};
@@ -74,27 +74,41 @@ impl Overlay {
     }
 
     /// Finds a name and counts it.
-    pub(crate) fn look_up(&self, parent: &Inode, name: &OsStr) -> Result<FileAttr> {
+    pub(crate) fn look_up(&self, caller: Caller, parent: &Inode, name: &OsStr) -> Result<FileAttr> {
         if is_reserved(name.as_bytes()) {
             return Err(Errno::NOENT);
         }
-        let fd = openat(&parent.fd, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(self.counted(parent, name, fd)?.1)
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = self.rights.see(caller, || openat(&parent.fd, name, flags, Mode::empty()))?;
+        Ok(self.counted(caller, (parent, name), fd)?.1)
     }
 
-    fn counted(&self, parent: &Inode, name: &OsStr, fd: OwnedFd) -> Result<(Arc<Inode>, FileAttr)> {
-        let stat = fstat(&fd)?;
+    fn counted(&self, caller: Caller, (parent, name): (&Inode, &OsStr), fd: OwnedFd) -> Result<(Arc<Inode>, FileAttr)> {
+        let stat = self.rights.see(caller, || fstat(&fd))?;
         let load = |fd: &OwnedFd| match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => self.in_use.load(fd, &self.options.classes),
             _ => Ok(None),
         };
         let inode = self.inodes.look_up(fd, &stat, (parent, name), load)?;
-        match attr::of(&inode) {
+        match self.attributes(caller, &inode) {
             Ok(attr) => Ok((inode, attr)),
             Err(error) => {
                 self.inodes.forget(inode.number, 1);
                 Err(error)
             }
+        }
+    }
+
+    pub(crate) fn attributes(&self, caller: Caller, inode: &Inode) -> Result<FileAttr> {
+        self.rights.see(caller, || attr::of(inode))
+    }
+
+    /// Who moves data of an open file: the program that asks, or, if the kernel does by itself, whoever opened it.
+    pub(crate) fn user_rights(&self, caller: Option<Caller>, handle: &Handle) -> Result<Option<Credentials>> {
+        let by = |caller: &Caller| (caller.uid, caller.gid);
+        match caller.filter(|caller| by(caller) != by(&handle.opened_by)) {
+            Some(other) => self.rights.look_up(other),
+            None => Ok(handle.rights.clone()),
         }
     }
 
@@ -131,7 +145,7 @@ impl Overlay {
         if let Some(stored) = &inode.stored {
             self.change_regions(caller, inode, stored, changes)?;
         }
-        attr::of(inode)
+        self.attributes(caller, inode)
     }
 
     /// The kernel has checked that the caller may, and the map has been changed.
@@ -163,13 +177,14 @@ impl Overlay {
             return Err(Errno::STALE);
         }
         let flags = flags_of(flags) - OFlags::CREATE - OFlags::EXCL - OFlags::TRUNC;
-        let file = self.rights.of(caller, || openat(CWD, inode.path(), flags, Mode::empty()))?;
-        self.handle(caller, inode, file)
+        let rights = self.rights.look_up(caller)?;
+        let file = self.rights.user(rights.as_ref()).run(|| openat(CWD, inode.path(), flags, Mode::empty()))?;
+        self.handle(caller, rights, inode, file)
     }
 
     /// A handle of a file that the caller could open. Region files are opened by us; whether the caller may, the map
     /// said.
-    fn handle(&self, caller: Caller, inode: Arc<Inode>, file: OwnedFd) -> Result<Handle> {
+    fn handle(&self, caller: Caller, rights: Option<Credentials>, inode: Arc<Inode>, file: OwnedFd) -> Result<Handle> {
         let content = match &inode.stored {
             Some(stored) => Content::Regions(Opened::new(Arc::clone(stored), &inode.fd)?),
             None => Content::Plain(file),
@@ -177,7 +192,7 @@ impl Overlay {
         let shown = |below| Arc::from(self.mountpoint.join(below).to_string_lossy());
         let label = self.options.recorder.as_ref().map(|_| shown(self.below(&inode)));
         let opener = self.shares.as_ref().map(|shares| shares.asker(caller, text(&self.below(&inode))));
-        Ok(Handle { inode, content, backing: None, label, opener })
+        Ok(Handle { inode, content, opened_by: caller, rights, backing: None, label, opener })
     }
 
     /// The path of a file below the source; what it was if the file has been deleted, or is elsewhere by now.
@@ -193,8 +208,9 @@ impl Overlay {
     }
 
     /// The mode of something new. The umask counts unless the directory has an access list for new files.
-    fn mode(parent: &Inode, mode: u32, umask: u32) -> Mode {
-        let has_default = getxattr_query(parent.path(), "system.posix_acl_default").is_ok_and(|size| size > 0);
+    fn mode(&self, caller: Caller, parent: &Inode, (mode, umask): (u32, u32)) -> Mode {
+        let list = self.rights.see(caller, || getxattr_query(parent.path(), "system.posix_acl_default"));
+        let has_default = list.is_ok_and(|size| size > 0);
         Mode::from_raw_mode(mode & 0o7777 & if has_default { !0 } else { !umask })
     }
 
@@ -207,25 +223,34 @@ impl Overlay {
         flags: i32,
     ) -> Result<(Handle, FileAttr)> {
         refuse_reserved(name)?;
-        let mode = Self::mode(parent, mode, umask);
+        let mode = self.mode(caller, parent, (mode, umask));
         let (flags, is_exclusive) = (flags_of(flags), flags_of(flags).contains(OFlags::EXCL));
+        let rights = self.rights.look_up(caller)?;
+        let user = self.rights.user(rights.as_ref());
         if let Some(rule) = self.rule(parent, name)? {
-            let rights = |work: &mut dyn FnMut() -> Result<()>| self.rights.of(caller, work);
-            match stored::create(&parent.fd, name, &stored::new_map(rule)?, mode, rights) {
+            let create = |work: &mut dyn FnMut() -> Result<()>| user.run(work);
+            match stored::create(&parent.fd, name, &stored::new_map(rule)?, mode, create) {
                 Err(Errno::EXIST) if !is_exclusive => {}
-                created => return self.created(caller, parent, name, created?),
+                created => return self.created((caller, rights.clone()), parent, name, created?),
             }
         }
         let flags = flags | OFlags::CREATE | OFlags::NOFOLLOW;
-        self.created(caller, parent, name, self.rights.of(caller, || openat(&parent.fd, name, flags, mode))?)
+        let file = user.run(|| openat(&parent.fd, name, flags, mode))?;
+        self.created((caller, rights.clone()), parent, name, file)
     }
 
-    fn created(&self, caller: Caller, parent: &Inode, name: &OsStr, file: OwnedFd) -> Result<(Handle, FileAttr)> {
-        let path = openat(CWD, path(&file), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-        let (inode, attr) = self.counted(parent, name, path)?;
+    fn created(
+        &self,
+        (caller, rights): (Caller, Option<Credentials>),
+        parent: &Inode,
+        name: &OsStr,
+        file: OwnedFd,
+    ) -> Result<(Handle, FileAttr)> {
+        let open = || openat(CWD, path(&file), OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        let (inode, attr) = self.counted(caller, (parent, name), self.rights.see(caller, open)?)?;
         let number = inode.number;
         // The kernel is not told of it then.
-        let handle = self.handle(caller, inode, file).inspect_err(|_| self.inodes.forget(number, 1))?;
+        let handle = self.handle(caller, rights, inode, file).inspect_err(|_| self.inodes.forget(number, 1))?;
         Ok((handle, attr))
     }
 
@@ -247,9 +272,9 @@ impl Overlay {
         (mode, umask): (u32, u32),
     ) -> Result<FileAttr> {
         refuse_reserved(name)?;
-        let mode = Self::mode(parent, mode, umask);
+        let mode = self.mode(caller, parent, (mode, umask));
         self.rights.of(caller, || mkdirat(&parent.fd, name, mode))?;
-        self.look_up(parent, name)
+        self.look_up(caller, parent, name)
     }
 
     pub(crate) fn mknod(
@@ -261,26 +286,26 @@ impl Overlay {
         device: u32,
     ) -> Result<FileAttr> {
         refuse_reserved(name)?;
-        let (kind, mode) = (FileType::from_raw_mode(mode), Self::mode(parent, mode, umask));
+        let (kind, mode) = (FileType::from_raw_mode(mode), self.mode(caller, parent, (mode, umask)));
         self.rights.of(caller, || mknodat(&parent.fd, name, kind, mode, device.into()))?;
-        self.look_up(parent, name)
+        self.look_up(caller, parent, name)
     }
 
     pub(crate) fn symlink(&self, caller: Caller, parent: &Inode, name: &OsStr, target: &OsStr) -> Result<FileAttr> {
         refuse_reserved(name)?;
         self.rights.of(caller, || symlinkat(target, &parent.fd, name))?;
-        self.look_up(parent, name)
+        self.look_up(caller, parent, name)
     }
 
     pub(crate) fn link(&self, caller: Caller, inode: &Inode, parent: &Inode, name: &OsStr) -> Result<FileAttr> {
         refuse_reserved(name)?;
         self.rights.of(caller, || linkat(CWD, inode.path(), &parent.fd, name, AtFlags::SYMLINK_FOLLOW))?;
-        self.look_up(parent, name)
+        self.look_up(caller, parent, name)
     }
 
     pub(crate) fn unlink(&self, caller: Caller, parent: &Inode, name: &OsStr, flags: AtFlags) -> Result<()> {
         refuse_reserved(name)?;
-        let victim = self.victim(parent, name)?;
+        let victim = self.victim(caller, parent, name)?;
         self.rights.of(caller, || unlinkat(&parent.fd, name, flags))?;
         self.inodes.removed(parent, name);
         victim.map_or(Ok(()), doom)
@@ -295,18 +320,19 @@ impl Overlay {
     ) -> Result<()> {
         refuse_reserved(name)?;
         refuse_reserved(new)?;
-        let victim = self.victim(to, new)?;
+        let victim = self.victim(caller, to, new)?;
         self.rights.of(caller, || renameat_with(&from.fd, name, &to.fd, new, flags))?;
         self.inodes.renamed((from, name), (to, new), flags.contains(RenameFlags::EXCHANGE));
         victim.map_or(Ok(()), doom)
     }
 
     /// The map that may lose its last name, and its regions.
-    fn victim(&self, parent: &Inode, name: &OsStr) -> Result<Option<(OwnedFd, Arc<Stored>)>> {
+    fn victim(&self, caller: Caller, parent: &Inode, name: &OsStr) -> Result<Option<(OwnedFd, Arc<Stored>)>> {
         if self.options.classes.is_empty() {
             return Ok(None);
         }
-        let fd = match openat(&parent.fd, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = match self.rights.see(caller, || openat(&parent.fd, name, flags, Mode::empty())) {
             Err(Errno::NOENT) => return Ok(None),
             fd => fd?,
         };

@@ -15,6 +15,7 @@ use rustix::fs::{
 use rustix::io::{Errno, Result, dup};
 
 use super::Stored;
+use crate::caller::User;
 use crate::fd::{absent, close, errno, flocked, path, read_all, sync_directory};
 
 /// Requests of fewer bytes are not worth a thread, which takes some 30 microseconds, and more region files than that
@@ -112,11 +113,11 @@ impl Opened {
         read.into_iter().try_fold(true, |is_full, one| Ok(is_full & one?))
     }
 
-    /// Writes all of it, or as much as there is space for.
+    /// Writes all of it for a user, or as much as there is space for.
     ///
     /// # Errors
     /// Those of the region file that the first byte belongs to.
-    pub fn write(&self, at: u64, mut data: &[u8]) -> Result<usize> {
+    pub(crate) fn write(&self, user: User, at: u64, mut data: &[u8]) -> Result<usize> {
         let (whole, mut parts) = (data.len(), Vec::new());
         for piece in self.stored.map.pieces(at..at.saturating_add(whole as u64)) {
             let (part, rest) = data.split_at(usize::try_from(piece.size).map_err(|_| Errno::INVAL)?);
@@ -127,7 +128,8 @@ impl Opened {
             let first = parts.first().map_or(0, |(_, from, _)| *from);
             let file = self.file(number, true).and_then(|file| file.ok_or(Errno::IO)).map_err(|why| (first, why))?;
             let mut parts = parts.into_iter();
-            parts.try_for_each(|(at, from, part)| file.write_all_at(part, at).map_err(|why| (from, errno(&why))))
+            let write = |part, at| user.run(|| file.write_all_at(part, at).map_err(|why| errno(&why)));
+            parts.try_for_each(|(at, from, part)| write(part, at).map_err(|why| (from, why)))
         });
         // What lies before the first failure is all written.
         match written.into_iter().filter_map(std::result::Result::err).min_by_key(|(from, _)| *from) {
@@ -162,11 +164,11 @@ impl Opened {
         futimens(&self.fd, &Timestamps { last_access: omit, last_modification: now })
     }
 
-    /// Reserves or frees space.
+    /// Reserves or frees space for a user.
     ///
     /// # Errors
     /// `EOPNOTSUPP` for what would move data, and those of the region files.
-    pub fn allocate(&self, mode: FallocateFlags, at: u64, size: u64) -> Result<()> {
+    pub(crate) fn allocate(&self, user: User, mode: FallocateFlags, at: u64, size: u64) -> Result<()> {
         if mode.intersects(FallocateFlags::COLLAPSE_RANGE | FallocateFlags::INSERT_RANGE) {
             return Err(Errno::OPNOTSUPP);
         }
@@ -176,7 +178,7 @@ impl Opened {
             // What lies between two bytes of the file is one piece of each region file.
             let (first, last) = (map.share(number, at), map.share(number, end));
             let file = if first < last { self.file(number, !is_hole)? } else { None };
-            file.map_or(Ok(()), |file| fallocate(file, mode, first, last - first))
+            file.map_or(Ok(()), |file| user.run(|| fallocate(file, mode, first, last - first)))
         })
     }
 

@@ -6,6 +6,7 @@ use tempfile::TempDir;
 use vpfs_harl::{RegionStripeTable, Row};
 
 use super::*;
+use crate::caller::User;
 
 /// One step of a program.
 #[derive(Clone, Debug)]
@@ -76,12 +77,12 @@ fn run(step: &Step, number: u8, file: &Opened, flat: &mut Vec<u8>) {
             flat.resize(usize::try_from(size).unwrap(), 0);
         }
         Step::Punch(at, size) => {
-            file.allocate(FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, size).unwrap();
+            file.allocate(User::OURSELVES, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, size).unwrap();
             clear(flat, at, size);
         }
         Step::Allocate(at, size, keep) => {
             let mode = if keep { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
-            file.allocate(mode, at, size).unwrap();
+            file.allocate(User::OURSELVES, mode, at, size).unwrap();
             let end = usize::try_from(at + size).unwrap();
             flat.resize(if keep { flat.len() } else { flat.len().max(end) }, 0);
         }
@@ -94,7 +95,7 @@ fn run(step: &Step, number: u8, file: &Opened, flat: &mut Vec<u8>) {
 }
 
 fn write(file: &Opened, flat: &mut Vec<u8>, at: u64, data: &[u8]) {
-    assert_eq!(file.write(at, data).unwrap(), data.len());
+    assert_eq!(file.write(User::OURSELVES, at, data).unwrap(), data.len());
     let at = usize::try_from(at).unwrap();
     flat.resize(flat.len().max(at + data.len()), 0);
     flat[at..at + data.len()].copy_from_slice(data);
@@ -137,12 +138,12 @@ fn holes_are_found_where_they_are() {
     let place = place(&[(1 << 20, [65536, 65536]), (1 << 20, [0, 4096])]);
     let file = opened(&place);
     assert_eq!(file.seek(0, true), Err(Errno::NXIO), "it is empty");
-    file.write(1_500_000, b"x").unwrap();
+    file.write(User::OURSELVES, 1_500_000, b"x").unwrap();
     let data = file.seek(0, true).unwrap();
     assert!((1 << 20..=1_500_000).contains(&data), "{data}");
     assert_eq!((file.seek(0, false), file.seek(1_500_000, false)), (Ok(0), Ok(1_500_001)));
     assert_eq!(file.seek(1_500_001, false), Err(Errno::NXIO));
-    file.write(200_000, &[1; 65536]).unwrap();
+    file.write(User::OURSELVES, 200_000, &[1; 65536]).unwrap();
     let first = file.seek(0, true).unwrap();
     assert!((196_608..=200_000).contains(&first), "{first}");
 }
@@ -151,7 +152,7 @@ fn holes_are_found_where_they_are() {
 fn deleted_files_leave_nothing_once_they_are_closed() {
     let place = place(&[(100, [10, 10])]);
     let file = opened(&place);
-    file.write(0, &[1; 100]).unwrap();
+    file.write(User::OURSELVES, 0, &[1; 100]).unwrap();
     let count = |place: &Place| (0..2).filter(|number| place.stored.stat(*number).unwrap().is_some()).count();
     place.stored.doom();
     assert_eq!((file.read(0, 200).unwrap().len(), count(&place)), (100, 2));
@@ -163,7 +164,7 @@ fn deleted_files_leave_nothing_once_they_are_closed() {
 #[test]
 fn region_files_have_the_owner_and_nobody_else_may_read_them() {
     let place = place(&[(100, [0, 10])]);
-    opened(&place).write(0, b"x").unwrap();
+    opened(&place).write(User::OURSELVES, 0, b"x").unwrap();
     let (stat, map) = (place.stored.stat(0).unwrap().unwrap(), fstat(&place.map).unwrap());
     assert_eq!((stat.st_mode & 0o777, stat.st_uid, stat.st_gid), (0o600, map.st_uid, map.st_gid));
 }

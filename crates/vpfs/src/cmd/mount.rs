@@ -7,7 +7,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use vpfs_admin::events::Events;
 use vpfs_config::{LogFormat, LogLevel};
-use vpfs_overlay::{MountError, Mounted, Options, Recorder, Writer};
+use vpfs_overlay::{MountError, Mounted, Options, Recorder, Writer, prepare_process};
 
 use super::regions::Regions;
 use super::shares::{self, Shares};
@@ -55,6 +55,7 @@ pub(crate) struct Mount {
 
 impl Mount {
     pub(crate) fn run(&self) -> Result<(), Exit> {
+        prepare_process().map_err(|error| Exit::Failed(format!("cannot drop capabilities: {error}")))?;
         let regions = self.regions.as_deref().map(Regions::read).transpose()?;
         let config = self.config.as_deref().map(|path| shares::load(path, self.server.as_deref())).transpose()?;
         let events = Events::default();

@@ -80,8 +80,13 @@ impl Overlay {
 
     /// What it says if it ends instead.
     fn try_mount(&mut self, args: &[&str]) -> Result<(), String> {
+        let command = self.command(&[&["mount", "src", "mnt"], args].concat());
+        self.try_start(command)
+    }
+
+    /// As [`Overlay::try_mount`], with a command that executes it.
+    fn try_start(&mut self, mut command: Command) -> Result<(), String> {
         let log = OpenOptions::new().create(true).append(true).open(self.path("log")).expect("a file");
-        let mut command = self.command(&[&["mount", "src", "mnt"], args].concat());
         let mut child = command.stdin(Stdio::null()).stderr(log).spawn().expect("it starts");
         let mountpoint = self.path("mnt");
         let line = format!(" {} fuse", mountpoint.display());

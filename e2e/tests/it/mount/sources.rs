@@ -1,11 +1,11 @@
 //! Overlays over file systems that are not like a local one.
 
 use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
-use vpfs_e2e::{requirements, run};
+use vpfs_e2e::{output, requirements, run, vpfs};
 
 use super::{Overlay, overlay};
 
@@ -31,6 +31,33 @@ impl Shown {
         run(Command::new("mount").args(["-t", "tmpfs", "none"]).arg(at));
         Self(vec![at.to_owned()])
     }
+
+    /// A file system of 64 MiB at `src`, of which two fifths are root's. Nothing, and a word about it, where there is
+    /// no device for it.
+    fn limited(overlay: &Overlay) -> Option<Self> {
+        let (image, source) = (overlay.path("image"), overlay.path("src"));
+        File::create(&image).and_then(|image| image.set_len(64 << 20)).expect("a file");
+        run(Command::new("mkfs.ext4").args(["-q", "-m", "40"]).arg(&image));
+        let mounted = output(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&source));
+        if !mounted.status.success() {
+            requirements::missing("fuse", &format!("no file can be mounted here: {mounted:?}"));
+            return None;
+        }
+        Some(Self(vec![source]))
+    }
+}
+
+/// Runs a line of a shell as a user without groups.
+fn as_user(directory: &Path, line: &str) -> Output {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=2002", "--regid=2002", "--clear-groups", "sh", "-c", line]);
+    output(command.current_dir(directory))
+}
+
+/// A directory that everybody may write to.
+fn open_directory(path: &Path) {
+    fs::create_dir_all(path).expect("a directory");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).expect("ours");
 }
 
 impl Drop for Shown {
@@ -95,5 +122,103 @@ fn a_link_outlives_the_name_that_it_was_made_from() {
     let seen = run(Command::new("sh").args(["-ec", script]).current_dir(path("")));
     assert_eq!(seen, "cd\nc");
     assert_eq!(std::io::read_to_string(open).expect("it is open"), "c");
+    overlay.unmount();
+}
+
+/// Symptom: through the mount, a user fills what ext4 reserves for root (quotas count as little). Cause: data was
+/// written with the daemon's credentials, by us and by the kernel.
+#[test]
+fn a_user_gets_no_more_space_than_without_the_mount() {
+    let Some(mut overlay) = overlay() else { return };
+    let Some(_source) = Shown::limited(&overlay) else { return };
+    open_directory(&overlay.path("src/out"));
+    let regions = super::REGIONS.replace("directory = \"", "directory = \"src/");
+    fs::write(overlay.path("regions.toml"), regions).expect("a file");
+    ["src/disk", "src/flash"].iter().for_each(|name| fs::create_dir(overlay.path(name)).expect("a directory"));
+    let fill = |directory: &str, line: &str| {
+        let directory = overlay.path(directory);
+        let filled = as_user(&directory, line);
+        assert!(!filled.status.success(), "{filled:?}");
+        let blocks = fs::metadata(directory.join("new")).expect("it exists").blocks();
+        fs::remove_file(directory.join("new")).expect("it is removed");
+        blocks * 512
+    };
+    let write = "exec head -c 60M /dev/zero > new";
+    let most = fill("src/out", write);
+    assert!(most < 40 << 20, "{most} bytes: the source is what this test needs");
+    // The kernel writes by itself, we write, and there are regions.
+    for args in [&[][..], &["--trace", "traces"], &["--regions", "regions.toml"]] {
+        overlay.mount(args);
+        let fill = |line: &str| {
+            let directory = overlay.path("mnt/out");
+            let filled = as_user(&directory, line);
+            let blocks = fs::metadata(directory.join("new")).map_or(0, |file| file.blocks());
+            let _ = fs::remove_file(directory.join("new"));
+            (filled.status.success(), blocks * 512)
+        };
+        let (is_full, got) = fill(write);
+        assert!(!is_full && got <= most + (1 << 20), "{args:?}: {got} bytes instead of {most}");
+        for line in ["exec fallocate -l 40M new", "exec dd if=/dev/zero of=new bs=1M count=60 oflag=direct"] {
+            let (has_all, got) = fill(line);
+            assert!(!has_all && got <= most + (1 << 20), "{args:?}: {line}: {got} bytes instead of {most}");
+        }
+        overlay.unmount();
+    }
+}
+
+/// Symptom: `git add` and `tar x` as a user get EIO for new files of mode 0444 over a FUSE source. Cause: the kernel
+/// opened the file a second time, to read and write by itself, and the source asked for its mode again.
+#[test]
+fn a_user_makes_read_only_files_over_fuse() {
+    let Some(mut overlay) = overlay() else { return };
+    let real = overlay.path("real");
+    open_directory(&real);
+    let Some(_source) = Shown::at_source(&overlay, "mergerfs", &["-o", "allow_other"], &[real]) else { return };
+    overlay.mount(&[]);
+    let made = as_user(&overlay.path("mnt"), "umask 333 && echo text > new && cat new && rm -f new");
+    assert_eq!((made.status.success(), &*made.stdout), (true, &b"text\n"[..]), "{made:?}");
+    overlay.unmount();
+}
+
+/// Symptom: over a source that gives root no rights (root_squash), users get EACCES for their own files. Cause: names
+/// were looked up as root only. A root without its powers over files is such a root on any file system.
+#[test]
+fn users_reach_what_root_does_not() {
+    let Some(mut overlay) = overlay() else { return };
+    open_directory(&overlay.path("src/out"));
+    let own = "umask 077 && mkdir -p own/deep && echo a > own/deep/a && ln own/deep/a own/link && ln -s deep own/to && \
+               cat own/to/a && mv own/deep/a own/b && echo b >> own/b && chmod 400 own/b && ls -l own && cat own/link";
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-dac_override,-dac_read_search"]).arg(vpfs()).args(["mount", "src", "mnt"]);
+    command.current_dir(overlay.folder.path());
+    overlay.try_start(command).unwrap_or_else(|log| panic!("{log}"));
+    let done = as_user(&overlay.path("mnt/out"), own);
+    assert!(done.status.success(), "{done:?}");
+    assert!(String::from_utf8_lossy(&done.stdout).ends_with("a\nb\n"), "{done:?}");
+    let others = output(
+        Command::new("setpriv")
+            .args(["--reuid=2003", "--regid=2003", "--clear-groups", "ls", "own"])
+            .current_dir(overlay.path("mnt/out")),
+    );
+    assert!(!others.status.success(), "{others:?}");
+    overlay.unmount();
+}
+
+/// Whoever writes through a daemon with CAP_SYS_RESOURCE has no quota.
+#[test]
+fn a_mount_has_only_the_capabilities_that_it_needs() {
+    let Some(mut overlay) = overlay() else { return };
+    overlay.mount(&[]);
+    let tasks = format!("/proc/{}/task", overlay.child.as_ref().expect("it runs").id());
+    for task in fs::read_dir(tasks).expect("its threads") {
+        let status = fs::read_to_string(task.expect("a thread").path().join("status")).expect("a status");
+        for set in ["CapPrm:", "CapEff:"] {
+            let mask = status.lines().find_map(|line| line.strip_prefix(set)).expect("a set").trim();
+            let has = u64::from_str_radix(mask, 16).expect("a mask");
+            // SYS_MODULE, SYS_RAWIO, SYS_BOOT, SYS_RESOURCE, NET_ADMIN, KILL.
+            let foreign = [16, 17, 22, 24, 12, 5].map(|number| has >> number & 1);
+            assert_eq!(foreign, [0; 6], "{set} {mask}");
+        }
+    }
     overlay.unmount();
 }
