@@ -592,6 +592,7 @@ impl Filesystem for Fuse {
         self.about_handle(request, fh, move |overlay| {
             let allocate = |overlay: &Overlay| {
                 let handle = overlay.handles.get(fh.0)?;
+                overlay.drop_privileges(caller, &handle.inode)?;
                 let rights = overlay.user_rights(Some(caller), &handle)?;
                 handle.content.allocate(overlay.rights.user(rights.as_ref()), mode, offset, length)
             };
@@ -649,6 +650,7 @@ impl Filesystem for Fuse {
         self.of_handle(fh_out, asked, move |overlay, _| {
             let copied = overlay.and_then(|overlay| {
                 let (from, to) = (overlay.handles.get(fh_in.0)?, overlay.handles.get(fh_out.0)?);
+                overlay.drop_privileges(caller, &to.inode)?;
                 let rights = overlay.user_rights(Some(caller), &to)?;
                 let user = overlay.rights.user(rights.as_ref());
                 user.run(|| copy((&from.content, offset_in), (&to.content, offset_out), len))

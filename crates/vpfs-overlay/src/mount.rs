@@ -8,12 +8,13 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
 use fuser::{Config, INodeNo, MountOption, Notifier, Session, SessionACL, SessionUnmounter};
-use rustix::fs::{CWD, Mode, OFlags, openat, statfs};
+use rustix::fs::{CWD, Mode, OFlags, fstat, openat, statfs};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
 use crate::caller::Rights;
 use crate::class::Class;
+use crate::fd::path;
 use crate::fuse::Fuse;
 use crate::handles::Table;
 use crate::inodes::Inodes;
@@ -48,6 +49,9 @@ pub enum MountError {
         /// What to show.
         source_directory: PathBuf,
     },
+    /// Descriptors cannot be opened by path.
+    #[error("/proc does not show the open files of this process ({0}), which a mount needs; mount -t proc proc /proc")]
+    NoProc(io::Error),
     /// A mount hides another one.
     #[error("{} is a mount of vpfs already; unmount it first", .0.display())]
     Twice(PathBuf),
@@ -79,6 +83,7 @@ impl Mounted {
         options: Options,
         on_end: impl FnOnce() + Send + 'static,
     ) -> Result<Self, MountError> {
+        see_proc().map_err(|error| MountError::NoProc(error.into()))?;
         heal(mountpoint)?;
         let source = source.canonicalize().map_err(failed("open", source))?;
         let mountpoint = mountpoint.canonicalize().map_err(failed("open", mountpoint))?;
@@ -174,6 +179,14 @@ fn config(source: &Path, rights: &Rights) -> Config {
         MountOption::NoDev,
     ];
     config
+}
+
+/// Files are opened by the paths of descriptors there; without them, nothing would be found.
+fn see_proc() -> rustix::io::Result<()> {
+    let root = openat(CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let again = openat(CWD, path(&root), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let (root, again) = (fstat(root)?, fstat(again)?);
+    if (root.st_dev, root.st_ino) == (again.st_dev, again.st_ino) { Ok(()) } else { Err(Errno::NOENT) }
 }
 
 /// Takes away what killed daemons left.

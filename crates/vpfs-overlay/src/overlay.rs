@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 
 use fuser::FileAttr;
 use rustix::fs::{
@@ -161,12 +161,13 @@ impl Overlay {
         changes.times.as_ref().map_or(Ok(()), |times| stored.set_times(times))
     }
 
-    /// A file of regions that is written loses set-user-ID and set-group-ID as any file does.
+    /// A file that is changed loses set-user-ID and set-group-ID, which the kernel leaves to us
+    /// (`FUSE_HANDLE_KILLPRIV_V2`). The source may do it, too; it cannot for a file of regions.
     pub(crate) fn drop_privileges(&self, caller: Caller, inode: &Inode) -> Result<()> {
         let mode = fstat(&inode.fd)?.st_mode;
         let lost = if mode & 0o010 == 0 { 0o4000 } else { 0o6000 };
         match caller.uid != 0 && mode & lost != 0 {
-            true => chmod(inode.path(), Mode::from_raw_mode(mode & 0o7777 & !lost)),
+            true => self.rights.see(caller, || chmod(inode.path(), Mode::from_raw_mode(mode & 0o7777 & !lost))),
             false => Ok(()),
         }
     }
@@ -259,7 +260,16 @@ impl Overlay {
         if self.options.rules.is_empty() {
             return Ok(None);
         }
-        let directory = std::fs::read_link(parent.path()).map_err(|error| errno(&error))?;
+        let directory = match std::fs::read_link(parent.path()) {
+            // The kernel tells no longer path, and no rule can name it.
+            Err(error) if errno(&error) == Errno::NAMETOOLONG => {
+                static TOLD: Once = Once::new();
+                let message = "files whose paths have more than 4,096 bytes get no regions; such paths are in use";
+                TOLD.call_once(|| tracing::warn!("{message}"));
+                return Ok(None);
+            }
+            directory => directory.map_err(|error| errno(&error))?,
+        };
         let directory = directory.strip_prefix(&self.source).ok().and_then(|directory| directory.to_str());
         Ok(directory.zip(name.to_str()).and_then(|(directory, name)| rule(&self.options.rules, directory, name)))
     }

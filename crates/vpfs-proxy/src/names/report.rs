@@ -36,12 +36,16 @@ pub(super) fn missing(config: &Config, own: &[ServerId], table: &Table) -> Vec<L
         lines.extend(line("trust.servers".into(), names, listed("trust.servers"), effect, table));
     }
     let host = |id: ServerId| config.servers[id.index()].address.host();
+    // Nobody connects to a mount.
+    let is_server = |id: &ServerId| !config.servers[id.index()].is_mount();
+    let own: Vec<_> = own.iter().copied().filter(is_server).collect();
     let named =
         |ids: &[ServerId]| ids.iter().map(|id| config.servers[id.index()].name.as_str()).collect::<Vec<_>>().join(", ");
     let effect = "this proxy cannot connect to them, so their clients get no answer through it";
-    lines.extend(line("[[server]]".into(), own.iter().map(|&id| host(id)), &named(own), effect, table));
+    lines.extend(line("[[server]]".into(), own.iter().map(|&id| host(id)), &named(&own), effect, table));
     if config.trust.servers.is_none() {
-        let others: Vec<_> = config.servers().map(|(id, _)| id).filter(|id| !own.contains(id)).collect();
+        let others: Vec<_> =
+            config.servers().map(|(id, _)| id).filter(|id| is_server(id) && !own.contains(id)).collect();
         let effect = "requests that they send as servers are scheduled like a client's";
         let subject = "[[server]] of other proxies".into();
         lines.extend(line(subject, others.iter().map(|&id| host(id)), &named(&others), effect, table));
@@ -181,5 +185,10 @@ mod tests {
                  cannot connect to them, so their clients get no answer through it",
             ]
         );
+    }
+
+    #[test]
+    fn a_mount_needs_no_address_for_itself() {
+        assert_eq!(lines("[[server]]\nname = \"s1\"\naddress = \"mount://unknown\"\n", &[]), [""; 0]);
     }
 }

@@ -6,11 +6,12 @@ use std::net::IpAddr;
 use vpfs_config::Config;
 use vpfs_core::ServerId;
 
-/// Names of rules and of `trust.servers`, of servers, and of addresses to listen at and of peers.
+/// Names of rules and of `trust.servers`, of servers (nobody connects to a mount), and of addresses to listen at and of
+/// peers.
 pub(super) fn of(config: &Config, own: &[ServerId]) -> BTreeSet<String> {
     let mut hosts: Vec<String> = config.unresolved().map(|(name, _)| name.to_owned()).collect();
     let is_needed = |id: &ServerId| config.trust.servers.is_none() || own.contains(id);
-    let servers = config.servers().filter(|(id, _)| is_needed(id));
+    let servers = config.servers().filter(|(id, server)| is_needed(id) && !server.is_mount());
     hosts.extend(servers.map(|(_, server)| server.address.host().to_owned()));
     hosts.extend(config.listeners.iter().flat_map(|listener| own.iter().map(|&id| listener.bind_address(id).0)));
     if let Some(peers) = &config.peers {
@@ -41,5 +42,16 @@ mod tests {
         let peers = "[peers]\nsecurity = \"none\"\naddresses = { s1 = \"n1:1\", s2 = \"n2:1\" }\n";
         assert_eq!(wanted(&format!("{listed}{peers}"), &both[1..]), "c1 c2 mds n1 n2 oss2");
         assert_eq!(wanted(&format!("{listed}{peers}"), &both), "c1 c2 mds n1 n2 oss1 oss2 p1");
+    }
+
+    /// Symptom: a mount on a host that no name server knows warned about clients that get no answer.
+    #[test]
+    fn the_host_of_a_mount_is_only_a_name() {
+        let text =
+            "[[server]]\nname = \"a\"\naddress = \"mount://c1\"\n[[server]]\nname = \"b\"\naddress = \"mount://c2\"\n";
+        let wanted = |text: &str| of(&Config::parse("test", text).unwrap(), &[ServerId(0)]);
+        assert!(wanted(text).is_empty());
+        let peers = "[peers]\nsecurity = \"none\"\nport = 7350\n";
+        assert_eq!(wanted(&format!("{text}{peers}")).into_iter().collect::<Vec<_>>(), ["c1", "c2"], "peers connect");
     }
 }

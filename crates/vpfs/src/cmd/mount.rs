@@ -87,7 +87,7 @@ impl Mount {
         let tell = Arc::clone(&ended);
         let mounted = Mounted::new(&self.source, &self.mountpoint, options, move || tell.notify_one());
         let mut mounted = mounted.map_err(|error| match error {
-            MountError::Io { .. } => Exit::Failed(error.to_string()),
+            MountError::Io { .. } | MountError::NoProc(_) => Exit::Failed(error.to_string()),
             _ => Exit::Usage(error.to_string()),
         })?;
         let what = format!("{} at {}", self.source.display(), self.mountpoint.display());

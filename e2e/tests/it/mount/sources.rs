@@ -222,3 +222,62 @@ fn a_mount_has_only_the_capabilities_that_it_needs() {
     }
     overlay.unmount();
 }
+
+/// Symptom: fallocate and copy_file_range left set-user-ID and set-group-ID. Cause: the kernel was told that we clear
+/// them, but only writes did.
+#[test]
+fn a_file_that_a_user_changes_loses_set_ids() {
+    let Some(mut overlay) = overlay() else { return };
+    if !requirements::are_present("python", &["python3"]) {
+        return;
+    }
+    ["src/out", "src/plain"].iter().for_each(|name| open_directory(&overlay.path(name)));
+    // As they are called, and not as other programs do.
+    let program = "import os, sys\n\
+        f = os.open('f', os.O_RDWR | os.O_CREAT, 0o777)\n\
+        g = os.open('g', os.O_RDWR | os.O_CREAT)\n\
+        os.write(f, b'x' * 9000)\n\
+        os.write(g, b'y' * 9000)\n\
+        for change in [lambda: os.posix_fallocate(f, 0, 20000), lambda: os.copy_file_range(g, f, 5000, 0, 0),\n\
+                       lambda: os.pwrite(f, b'z', 0), lambda: os.ftruncate(f, 100), lambda: os.truncate('f', 10)]:\n\
+        \x20   os.chmod('f', 0o6777)\n\
+        \x20   assert os.stat('f').st_mode & 0o6000 == 0o6000\n\
+        \x20   change()\n\
+        \x20   print(oct(os.stat('f').st_mode & 0o7777))\n";
+    fs::write(overlay.path("change.py"), program).expect("a file");
+    for args in [&[][..], &["--trace", "traces"], &["--regions", "regions.toml"]] {
+        overlay.mount(args);
+        for directory in ["mnt/plain", "mnt/out"] {
+            let line = "python3 ../../change.py && rm f g";
+            let changed = as_user(&overlay.path(directory), line);
+            assert_eq!(String::from_utf8_lossy(&changed.stdout), "0o777\n".repeat(5), "{args:?}: {changed:?}");
+        }
+        overlay.unmount();
+    }
+}
+
+/// Symptom: with `--regions`, no file could be created whose path has more than 4,096 bytes. Cause: the kernel does not
+/// tell such a path, for which rules were asked.
+#[test]
+fn paths_are_as_long_as_without_regions() {
+    let Some(mut overlay) = overlay() else { return };
+    overlay.mount(&["--regions", "regions.toml"]);
+    let name = "d".repeat(250);
+    let line = format!("for i in $(seq 20); do mkdir {name}; cd -P {name}; done; echo text > new; cat new");
+    let made = output(Command::new("sh").args(["-ec", &line]).current_dir(overlay.path("mnt/out")));
+    assert_eq!(String::from_utf8_lossy(&made.stdout), "text\n", "{made:?}");
+    overlay.unmount();
+}
+
+/// Symptom: without /proc it mounted, and answered to everything that it does not exist.
+#[test]
+fn a_mount_without_proc_is_refused() {
+    let Some(overlay) = overlay() else { return };
+    let line = "umount -l /proc && exec \"$0\" mount src mnt";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", line]).arg(vpfs()).current_dir(overlay.folder.path());
+    let refused = output(&mut command);
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert!(text.contains("/proc does not show the open files of this process"), "{refused:?}");
+    assert_eq!(refused.status.code(), Some(1));
+}
