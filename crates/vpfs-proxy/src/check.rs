@@ -74,7 +74,8 @@ async fn addresses_of(host: &str) -> Vec<IpAddr> {
     found.ok().and_then(Result::ok).unwrap_or_default()
 }
 
-/// Refuses servers of one process if it would listen twice at the same address: for clients, peers, metrics or the page.
+/// Refuses servers of one process if it would listen twice at the same address: for clients, peers, metrics or the
+/// page.
 pub(crate) fn disjoint(config: &Config, servers: &[ServerId]) -> Result<(), StartError> {
     let mut places = places(config, servers);
     places.extend(serving(config));

@@ -124,10 +124,10 @@ impl Hosts {
         Arc::clone(hosts.entry(ip).or_default())
     }
 
-    /// Asks a connection on which nothing is in progress to leave its place to one of `newcomer`: of the hosts with such
-    /// connections that with most, if it has more, and there the one that is idle for longest; otherwise one of any
-    /// host that is unused for long. So hosts get equal parts of what there is, whoever holds how much. Whether there is one.
-    /// O(connections).
+    /// Asks a connection on which nothing is in progress to leave its place to one of `newcomer`: of the hosts with
+    /// such connections that with most, if it has more, and there the one that is idle for longest; otherwise one of
+    /// any host that is unused for long. So hosts get equal parts of what there is, however much one holds. Returns
+    /// whether there is one. O(connections).
     pub(crate) fn claim(&self, newcomer: &Host, now: Time) -> bool {
         let own = newcomer.connections.load(Ordering::Relaxed);
         let idlest = |host: Arc<Host>| {
