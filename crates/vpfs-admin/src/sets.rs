@@ -90,7 +90,9 @@ async fn check(pushes: &Pushes, caller: Caller, name: &SetName, authorization: &
         Some(path) => match tokio::fs::metadata(&path).await {
             Err(error) => format!("the proxy cannot read the token of [[owner]] {owner:?}: {error}"),
             Ok(metadata) if metadata.permissions().mode() & 0o007 != 0 => {
-                format!("all users can read the token of [[owner]] {owner:?}, so it proves nothing; chmod 640 it")
+                format!(
+                    "all users can read the token of [[owner]] {owner:?}, so it proves nothing; chgrp vpfs and chmod 640 it"
+                )
             }
             Ok(_) if is_token(&path, authorization, SHORTEST).await => return Ok(by),
             Ok(_) => format!("send the token of [[owner]] {owner:?}, which has at least {SHORTEST} characters"),

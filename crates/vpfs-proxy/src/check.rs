@@ -219,7 +219,10 @@ mod tests {
     async fn a_process_for_all_servers_is_checked_like_others() {
         let text = "[[listener]]\nbind = \"127.0.0.1\"\naddresses = { s1 = \"tcp://a:5334\", s2 = \"tcp://b:5335\" }\n\
                     [peers]\nport = 7334\nbind = \"127.0.0.1\"\nshared_key = \"/missing\"\n";
-        assert_eq!(reasons(text, &[0, 1]).await, ["[peers] /missing: No such file or directory (os error 2)"]);
+        assert_eq!(
+            reasons(text, &[0, 1]).await,
+            ["[peers] /missing does not exist: write the secret into it, then chgrp vpfs and chmod 640 it"]
+        );
     }
 
     #[tokio::test]
@@ -230,7 +233,10 @@ mod tests {
         let text = format!(
             "[[listener]]\nport = 5334\nbind = \"127.0.0.1\"\n[peers]\nport = 7334\nbind = \"127.0.0.1\"\nshared_key = {key:?}\n"
         );
-        let missing = format!("[peers] {}: No such file or directory (os error 2)", key.display());
+        let missing = format!(
+            "[peers] {} does not exist: write the secret into it, then chgrp vpfs and chmod 640 it",
+            key.display()
+        );
         assert_eq!(reasons(&text, &[0]).await, [missing]);
         assert_eq!(reasons(&text, &[]).await.len(), 1, "a process for no server has peers");
         std::fs::write(&key, SECRET).unwrap();
@@ -238,7 +244,7 @@ mod tests {
         assert_eq!(reasons(&text, &[0]).await, [""; 0]);
         std::fs::write(&key, "no key").unwrap();
         let wrong =
-            format!("[peers] {}: is not a key of 64 hexadecimal digits, as `vpfs init` writes it", key.display());
+            format!("[peers] {} is not a key of 64 hexadecimal digits, as `vpfs init` writes it", key.display());
         assert_eq!(reasons(&text, &[0]).await, [wrong]);
     }
 }

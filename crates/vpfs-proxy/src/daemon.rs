@@ -29,6 +29,7 @@ use crate::observer::{self, Observer, Ports};
 use crate::outbox::Outbox;
 use crate::peers::{Askers, Peers, PeersError, Prepared};
 use crate::pushes::Pushes;
+use crate::secrets::check_secrets;
 use crate::sets_file::SetsFile;
 use crate::shared::{Rules, Shared, Stage};
 use crate::sites::{Entrance, Sites};
@@ -116,6 +117,7 @@ impl Daemon {
         mut inheritance: Option<&mut Inheritance>,
     ) -> Result<Self, StartError> {
         check::disjoint(&config, servers)?;
+        warn_of_secrets(config.clone()).await;
         let (config, clock, mut timers) = (Arc::new(config), Clock::start(), JoinSet::new());
         let first = servers.first().map_or("", |id| &config.servers[id.index()].name);
         let names = Names::new(clock.clone(), environment.resolver.clone(), &environment.state, first);
@@ -216,6 +218,7 @@ impl Daemon {
         if let Some(peers) = &self.peers {
             peers.reload().await?;
         }
+        warn_of_secrets(newer.clone()).await;
         self.config = Arc::new(newer);
         descriptors::provide(self.config.limits.connections);
         self.permits.set_limit(self.config.limits.connections);
@@ -448,6 +451,14 @@ fn warn_of_other_processes(config: &Config, servers: &[ServerId]) {
              min_rate or target_rate for all servers, each server gets its even part only; add [peers], or write \
              server_cap, server_min_rate or server_target_rate"
         );
+    }
+}
+
+/// Says which tokens and keys open nothing, or everything: a proxy serves storage without them.
+async fn warn_of_secrets(config: Config) {
+    let problems = tokio::task::spawn_blocking(move || check_secrets(&config, None)).await;
+    for problem in problems.unwrap_or_default() {
+        tracing::warn!("{problem}");
     }
 }
 

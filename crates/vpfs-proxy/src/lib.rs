@@ -40,6 +40,7 @@ mod places;
 mod pushes;
 mod read_buffers;
 mod requests;
+mod secrets;
 mod sets_file;
 mod shared;
 #[cfg(test)]
@@ -63,6 +64,7 @@ pub use peers::{AppReport, KeyError, PeerReport, PeersError, PeersReport, Traffi
 pub use peers::{Askers, Stream, connect_to_ask};
 pub use places::{Holder, Place, Places, Room};
 pub use pushes::Pushes;
+pub use secrets::{Reader, SecretProblem, check_secrets};
 pub use start_error::StartError;
 pub use state_dir::StateDir;
 pub use turns::{Cancel, Turn, Turns, Waiting, Work};

@@ -17,6 +17,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use vpfs_config::PeerSecurity;
 
 use super::shared_key::{self, OneKey};
+use crate::secrets;
 
 const ALPN: &[u8] = b"vpfs-peer/1";
 /// Of those who do not want to be a peer, but to ask what this process knows.
@@ -24,7 +25,7 @@ const ASKING_ALPN: &[u8] = b"vpfs-api/1";
 
 /// Why keys or certificates cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {reason}", path.display())]
+#[error("{} {reason}", secrets::shown(path))]
 pub struct KeyError {
     path: PathBuf,
     reason: String,
@@ -87,6 +88,7 @@ impl Security {
         }
         let roots = Arc::new(roots);
         let chain = read_certificates(certificate)?;
+        std::fs::File::open(private_key).map_err(unusable(private_key))?;
         let key = PrivateKeyDer::from_pem_file(private_key).map_err(problem(private_key))?;
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider));
         let verifier = verifier.build().map_err(problem(authority))?;
@@ -180,12 +182,14 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, KeyErr
 /// A secret of 64 hexadecimal digits that not everybody can read.
 fn read_secret(path: &Path) -> Result<[u8; shared_key::LEN], KeyError> {
     use std::os::unix::fs::PermissionsExt;
-    let metadata = std::fs::metadata(path).map_err(problem(path))?;
+    let metadata = std::fs::metadata(path).map_err(unusable(path))?;
     // Its group may read it: systemd's credentials look so.
     if metadata.permissions().mode() & 0o027 != 0 {
-        return Err(problem(path)("all users can read this key, or a group can change it; chmod 600 it"));
+        return Err(problem(path)(
+            "all users can read this key, or a group can change it; chgrp vpfs and chmod 640 it",
+        ));
     }
-    let text = vpfs_config::read_text(path).map_err(problem(path))?;
+    let text = vpfs_config::read_text(path).map_err(unusable(path))?;
     let digits = text.trim().as_bytes();
     let mut secret = [0; shared_key::LEN];
     if digits.len() != 2 * secret.len() || !digits.iter().all(u8::is_ascii_hexdigit) {
@@ -196,6 +200,10 @@ fn read_secret(path: &Path) -> Result<[u8; shared_key::LEN], KeyError> {
         *byte = value(pair[0]) << 4 | value(pair[1]);
     }
     Ok(secret)
+}
+
+fn unusable(path: &Path) -> impl FnOnce(io::Error) -> KeyError + use<'_> {
+    move |error| problem(path)(secrets::unusable(path, &error))
 }
 
 fn problem<E: ToString>(path: &Path) -> impl FnOnce(E) -> KeyError + use<'_, E> {

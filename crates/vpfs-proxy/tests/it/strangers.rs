@@ -165,7 +165,7 @@ async fn a_key_that_others_can_read_is_refused() {
     use std::os::unix::fs::PermissionsExt;
     let cluster = two(TempDir::new().unwrap(), "shared_key = \"{}/peers.key\"\n").await;
     let key = cluster.files.path().join("peers.key");
-    for (mode, text, expected) in [(0o644, KEY, "chmod 600"), (0o600, "abc", "64 hexadecimal digits")] {
+    for (mode, text, expected) in [(0o644, KEY, "chmod 640"), (0o600, "abc", "64 hexadecimal digits")] {
         fs::write(&key, text).unwrap();
         fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
         let refused = cluster.try_start(0, &cluster.settings()).await.map(drop).unwrap_err();

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use vpfs_config::{Config, Protocol, Server};
 use vpfs_core::{Bytes, ServerId};
-use vpfs_proxy::{StateDir, descriptors_needed};
+use vpfs_proxy::{Reader, SecretProblem, StateDir, check_secrets, descriptors_needed};
 
 use super::finding::{Check, Finding};
 use super::sockets;
@@ -49,6 +49,30 @@ pub(super) fn descriptors(config: &Config, processes: &[u32]) -> Vec<Finding> {
 fn open_files(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     line.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Whether tokens and keys open what they are for, to nobody else, and can be read by the proxies with these process
+/// ids.
+pub(super) fn secrets(config: &Config, processes: &[u32]) -> Vec<Finding> {
+    let mut check = Check::new("secrets");
+    let status = |process: &u32| Some((*process, fs::read_to_string(format!("/proc/{process}/status")).ok()?));
+    let running = processes.iter().filter_map(status);
+    let mut readers: Vec<Reader> = running.filter_map(|(process, text)| Reader::of_process(process, &text)).collect();
+    if readers.is_empty() {
+        readers.extend(Reader::of_service());
+    }
+    let mut problems: Vec<SecretProblem> =
+        readers.iter().flat_map(|reader| check_secrets(config, Some(reader))).collect();
+    if readers.is_empty() {
+        problems = check_secrets(config, None);
+    }
+    problems.dedup();
+    for problem in problems {
+        let fix =
+            "who must read it: the user of the proxy (systemctl show --property=User vpfs-proxy), and nobody else";
+        if problem.is_useless { check.fail(problem, fix) } else { check.warn(problem, fix) }
+    }
+    check.or("tokens and keys can be read by the proxies, and not by all users")
 }
 
 /// Whether what outlives a restart can be written.

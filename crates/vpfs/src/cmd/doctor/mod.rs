@@ -126,6 +126,7 @@ impl Patient {
         findings.extend(cluster::remote(config, &remote, remote_failure.as_deref()));
         findings.extend(cluster::clocks(config, &reports.list));
         findings.extend(host::descriptors(config, &processes));
+        findings.extend(host::secrets(config, &processes));
         findings
     }
 

@@ -105,8 +105,13 @@ impl Init {
         let server = &config.servers[0];
         let name = &server.name;
         let copy = match self.certificates {
-            true => format!("copy vpfs.toml and what is in {name}/ to /etc/vpfs, but never ca-key.pem"),
-            false => "copy vpfs.toml and peers.key to /etc/vpfs; only the proxy's user may read the key".to_owned(),
+            true => format!(
+                "copy vpfs.toml and what is in {name}/ to /etc/vpfs, but never ca-key.pem; chgrp vpfs and chmod 640 \
+                 peers-key.pem there"
+            ),
+            false => {
+                "copy both: install -m 644 vpfs.toml /etc/vpfs; install -m 640 -g vpfs peers.key /etc/vpfs".to_owned()
+            }
         };
         let clients = match self.redirect {
             true => "Once all proxies run, redirect clients on each host: nft -f vpfs.nft".to_owned(),
