@@ -1,6 +1,7 @@
 //! The daemon as a library: start, reload, drain.
 
 use std::io;
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -250,20 +251,30 @@ impl Daemon {
         keeper.finish(self.leave(Stage::Draining)).await
     }
 
-    /// Offers the listening sockets to a successor, and waits until it serves them. Until [`Daemon::hand_over`] this
-    /// daemon continues as if nothing had happened.
+    /// Offers the listening sockets to a successor, and waits for at most 20 seconds until it serves them. Until
+    /// [`Daemon::hand_over`] this daemon continues as if nothing had happened, also if what is returned is dropped.
     ///
     /// # Errors
-    /// If the successor ends before it is ready.
-    pub async fn offer(&self, successor: UnixStream) -> io::Result<Offer> {
-        let mut listeners = self.sites.sockets()?;
-        if let Some(peers) = &self.peers {
-            listeners.extend(peers.sockets()?);
-        }
+    /// If the successor ends before it is ready, is not ready in time, or answers anything else.
+    pub fn offer(&self, successor: UnixStream) -> impl Future<Output = io::Result<Offer>> + Send + use<> {
+        let listeners = self.sites.sockets().and_then(|mut listeners| {
+            let of_peers = self.peers.as_ref().map(Peers::sockets).transpose()?;
+            listeners.extend(of_peers.into_iter().flatten());
+            Ok(listeners)
+        });
         let (learned, sets) = (self.keeper.contents(), self.follower.sets_json());
-        tokio::task::spawn_blocking(move || handover::offer(successor, &listeners, learned, &sets))
-            .await
-            .map_err(io::Error::other)?
+        async move {
+            let listeners = listeners?;
+            let mut waiting = Waiting(Some(successor.try_clone()?));
+            let offering = tokio::task::spawn_blocking(move || handover::offer(successor, &listeners, learned, &sets));
+            match tokio::time::timeout(handover::PATIENCE, offering).await {
+                Ok(offered) => {
+                    waiting.0 = None;
+                    offered.map_err(io::Error::other)?
+                }
+                Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "it was not ready in time")),
+            }
+        }
     }
 
     /// Hands every connection over as soon as nothing is in progress on it. Those for which that takes longer than
@@ -348,6 +359,18 @@ impl Daemon {
         let names: Vec<String> = self.shared.apps().iter().map(|(_, entry)| entry.name.clone()).collect();
         let sums = observer::totals(names.len(), snapshots.iter());
         names.into_iter().zip(sums)
+    }
+}
+
+/// A thread that waits at the other end of this channel; it need not wait any longer when this is dropped.
+struct Waiting(Option<UnixStream>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(channel) = &self.0 {
+            // If it is closed already, nobody waits.
+            let _ = channel.shutdown(Shutdown::Both);
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use vpfs_e2e::{Daemon, Successor, await_some, free_ports, output, proxy_config, run, vpfs};
+use vpfs_e2e::{Daemon, Successor, await_some, free_ports, output, proxy_config, run, vpfs, write_program};
 
 const SERVERS: u16 = 2;
 
@@ -29,7 +29,10 @@ impl Cluster {
         let servers = Daemon::serve(dir.path(), server_port..proxy_port, &[]);
         let config = dir.path().join("vpfs.toml");
         write_config(&config, server_port, proxy_port, settings);
-        let mut command = Command::new(vpfs());
+        // An upgrade replaces it.
+        let program = dir.path().join("program");
+        std::os::unix::fs::symlink(vpfs(), &program).expect("a link");
+        let mut command = Command::new(program);
         command.args(["proxy", "--config"]).arg(&config).env("RUNTIME_DIRECTORY", dir.path());
         let mut proxy = Daemon::start(dir.path(), "proxy", &mut command);
         proxy.await_log("ready");
@@ -212,7 +215,10 @@ fn upgrades_break_no_connection() {
             upgrades += 1;
             await_some(std::time::Duration::from_secs(60), || {
                 assert!(!log().contains("ERROR"), "{}", log());
-                if log().matches("took over").count() < upgrades { Err(log()) } else { Ok(()) }
+                let log = log();
+                // Of two processes, whose lines come in any order.
+                let has_all = |text: &str| log.matches(text).count() >= upgrades;
+                if has_all("took over") && has_all("the successor is ready") { Ok(()) } else { Err(log) }
             });
             successor.follow(&log());
         }
@@ -231,6 +237,36 @@ fn an_upgrade_that_fails_changes_nothing() {
     cluster.proxy.await_log("upgrade failed; this process continues");
     assert!(cluster.proxy.log().contains("did you mean \"policy\""), "{}", cluster.proxy.log());
     cluster.workload(&["ior", "--processes", "1", "--transfer", "64KiB", "--block", "128KiB"]);
+}
+
+/// Symptom: while a successor hung, SIGTERM took 102 s and a reload failed. Cause: the proxy handled no signal until the
+/// successor was ready or given up. A program that writes anything was believed to be ready.
+#[test]
+fn a_successor_that_hangs_or_is_another_program_blocks_no_signal() {
+    let mut cluster = Cluster::start("");
+    let install = |script: &str| {
+        let (new, program) = (cluster.dir.path().join("new"), cluster.dir.path().join("program"));
+        write_program(&new, &format!("#!/bin/sh\n{script}\n"));
+        std::fs::rename(new, program).expect("it is replaced");
+    };
+    install("head -c 4096 /dev/urandom >&0");
+    cluster.proxy.signal("USR2");
+    cluster.proxy.await_log("upgrade failed; this process continues");
+    cluster.workload(&["ior", "--processes", "1", "--transfer", "64KiB", "--block", "128KiB"]);
+    install("echo hangs >&2; exec sleep 1000");
+    cluster.proxy.signal("USR2");
+    cluster.proxy.await_log("hangs");
+    cluster.proxy.signal("USR2");
+    cluster.proxy.await_log("an upgrade is in progress already");
+    write_config(&cluster.config, cluster.server_port, cluster.proxy_port, "[scheduler]\npolicy = \"fifo\"\n");
+    let pid = cluster.proxy.id().to_string();
+    let ask = ["proxy", "--reload", &pid];
+    run(Command::new(vpfs()).args(ask).env("RUNTIME_DIRECTORY", cluster.dir.path()));
+    assert_eq!(cluster.proxy.log().matches("upgrade failed").count(), 1, "it still waits for its successor");
+    cluster.proxy.signal("TERM");
+    assert!(cluster.proxy.wait().success(), "{}", cluster.proxy.log());
+    let log = cluster.proxy.log();
+    assert!(log.contains("drained") && log.matches("upgrade failed").count() == 1, "{log}");
 }
 
 #[test]

@@ -62,6 +62,8 @@ pub(super) enum Frame {
         from_client: usize,
         from_server: usize,
     },
+    /// The only one from the successor: it serves the listening sockets from now on, and knows this version.
+    Ready(u32),
 }
 
 impl Frame {
@@ -69,7 +71,7 @@ impl Frame {
     fn follow(&self) -> [usize; 2] {
         match self {
             Self::Connection { from_client, from_server, .. } => [*from_client, *from_server],
-            Self::Format(_) | Self::Listener(_) | Self::Learned { .. } | Self::Offered => [0; 2],
+            Self::Format(_) | Self::Listener(_) | Self::Learned { .. } | Self::Offered | Self::Ready(_) => [0; 2],
         }
     }
 }
@@ -202,7 +204,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_an_error() {
-        for sent in [&[0xff; 8][..], &[0, 0, 0, 1, b'{'], &[0, 0, 0, 9, b'1'], &[0, 0]] {
+        for sent in [&[0xff; 8][..], &[0, 0, 0, 1, b'{'], &[0, 0, 0, 9, b'1'], &[0, 0], b"ready\n"] {
             let (mut old, mut new) = UnixStream::pair().unwrap();
             old.write_all(sent).unwrap();
             drop(old);

@@ -1,6 +1,6 @@
 //! The older process: it offers its sockets, and gives them away after they were accepted.
 
-use std::io::{self, Read};
+use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -9,10 +9,10 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::Handed;
-use super::frames::{self, FORMAT, Frame, send};
+use super::frames::{self, FORMAT, Frame, Received, invalid, receive, send};
 
-/// How long the successor may take to read its configuration and confirm.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the successor may take to read its configuration and confirm, and later to take what is sent to it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A successor that serves the listening sockets from now on.
 pub struct Offer {
@@ -20,14 +20,14 @@ pub struct Offer {
 }
 
 /// Offers listening sockets to a successor at the other end of `channel`, tells it what was `learned` in front of each
-/// server and the `sets` of applications, and waits until it has confirmed. Blocks.
+/// server and the `sets` of applications, and waits until it has confirmed. Blocks; whoever shuts the channel down ends
+/// that.
 pub(crate) fn offer(
     mut channel: UnixStream,
     listeners: &[(SocketAddr, OwnedFd)],
     learned: Vec<(String, String)>,
     sets: &str,
 ) -> io::Result<Offer> {
-    channel.set_read_timeout(Some(PATIENCE))?;
     channel.set_write_timeout(Some(PATIENCE))?;
     send(&mut channel, &Frame::Format(FORMAT), &[], [&[]; 2])?;
     for (address, socket) in listeners {
@@ -40,12 +40,14 @@ pub(crate) fn offer(
         send(&mut channel, &frame, &[], [&[]; 2])?;
     }
     send(&mut channel, &Frame::Offered, &[], [&[]; 2])?;
-    channel.read_exact(&mut [0]).map_err(|error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), "it ended before it was ready; its log says why"),
-        io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, "it was not ready in time"),
-        _ => error,
-    })?;
-    Ok(Offer { channel })
+    // Whatever else it sends, it is not vpfs, or not a version that this process can hand over to.
+    match receive(&mut channel).map_err(|error| io::Error::new(error.kind(), format!("it sent no answer: {error}")))? {
+        Some(Received { frame: Frame::Ready(FORMAT), .. }) => Ok(Offer { channel }),
+        Some(Received { frame, .. }) => {
+            Err(invalid(&format!("it answered {frame:?}, which this version does not know")))
+        }
+        None => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ended before it was ready; its log says why")),
+    }
 }
 
 /// Gives away connections until there are no more. Those that cannot be given away end with a reset. Blocks.

@@ -17,7 +17,7 @@ use vpfs_session::User;
 use crate::stream::Detached;
 
 pub use giving::Offer;
-pub(crate) use giving::{give, offer};
+pub(crate) use giving::{PATIENCE, give, offer};
 pub(crate) use taking::Connections;
 pub use taking::Inheritance;
 

@@ -1,6 +1,6 @@
 //! The newer process: it takes the sockets over.
 
-use std::io::{self, Write};
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use bytes::BytesMut;
 use vpfs_session::User;
 
 use super::Handed;
-use super::frames::{FORMAT, Frame, Received, SETS, invalid, receive};
+use super::frames::{FORMAT, Frame, Received, SETS, invalid, receive, send};
 use crate::stream::Detached;
 
 /// What a process gets from its predecessor.
@@ -70,7 +70,7 @@ impl Inheritance {
 
     /// Tells the predecessor that its listeners are served here from now on, and closes those that are not needed.
     pub(crate) fn confirm(mut self) -> io::Result<Connections> {
-        self.channel.write_all(&[1])?;
+        send(&mut self.channel, &Frame::Ready(FORMAT), &[], [&[]; 2])?;
         Ok(Connections { channel: self.channel })
     }
 }

@@ -1,6 +1,9 @@
 //! A daemon hands everything over to its successor.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use tokio::net::TcpStream;
 use vpfs_proxy::Daemon;
@@ -79,4 +82,54 @@ async fn a_successor_may_have_other_listeners() {
     assert_eq!(kept_server.tag().await, Tag(1));
     let refused = TcpStream::connect(network.address(1, 0)).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+}
+
+/// Symptom: any byte from the successor counted as "ready", and the proxy gave up its sockets to a program that did not
+/// serve them. Cause: the answer was one byte, whatever it was.
+#[tokio::test]
+async fn only_a_successor_that_says_so_is_ready() {
+    let Front { server: fake, network, daemon } = Front::start("").await;
+    let framed = |text: &str| [&u32::try_from(text.len()).unwrap().to_be_bytes()[..], text.as_bytes()].concat();
+    let answers = [
+        vec![1],
+        b"ready\n".to_vec(),
+        (0..=255).collect(),
+        framed("{\"Ready\":0}"),
+        framed("\"Offered\""),
+        framed("{\"Format\":1}"),
+        Vec::new(),
+    ];
+    for answer in answers {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        theirs.write_all(&answer).unwrap();
+        theirs.shutdown(Shutdown::Write).unwrap();
+        assert!(daemon.offer(ours).await.is_err(), "{answer:?}");
+    }
+    let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
+    client.send(raw::metadata(1)).await;
+    assert_eq!(server.tag().await, Tag(1), "this process continues");
+    let (successor, _) = start_successor(&network, &daemon, "").await;
+    drop(successor);
+}
+
+/// Symptom: a successor that hung kept its predecessor waiting for a minute, and for ever if it sent a byte now and then.
+/// Cause: only the wait for each byte was bounded. The thread that waits ends, too.
+#[tokio::test(start_paused = true)]
+async fn a_successor_that_hangs_is_given_up() {
+    let Front { daemon, .. } = Front::start("").await;
+    for is_cancelled in [true, false] {
+        let (ours, mut hanging) = UnixStream::pair().unwrap();
+        hanging.write_all(&[0, 0]).unwrap();
+        let offering = tokio::spawn(daemon.offer(ours));
+        tokio::task::yield_now().await;
+        if is_cancelled {
+            offering.abort();
+        } else {
+            tokio::time::advance(Duration::from_secs(21)).await;
+            let error = offering.await.unwrap().err().expect("it is not ready");
+            assert_eq!(error.kind(), ErrorKind::TimedOut);
+        }
+        let closed = tokio::task::spawn_blocking(move || hanging.read_to_end(&mut Vec::new()));
+        closed.await.unwrap().expect("an orderly end");
+    }
 }

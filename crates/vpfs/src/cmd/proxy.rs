@@ -7,8 +7,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use vpfs_admin::events::Events;
 use vpfs_config::{Config, LogFormat, Protocol};
 use vpfs_core::{ServerId, SharingMode};
-use vpfs_proxy::{Daemon, Environment, Resolver, StateDir, check_names};
+use vpfs_proxy::{Daemon, Environment, Offer, Resolver, StateDir, check_names};
 
+use super::successor::Starting;
 use super::{admin, check_connect, check_start, count, reload, runtime, successor, systemd};
 use crate::exit::Exit;
 use crate::log::{self, LogSwitch};
@@ -126,20 +127,33 @@ impl Proxy {
         let watchdog = systemd::watch(daemon.observer());
         let doors = (&daemon.observer(), daemon.pushes());
         let admin = admin::serve(daemon.config(), servers, self.take_over, doors, (events, askers));
+        let failed = |error| tracing::error!(%error, "upgrade failed; this process continues");
+        let mut successor = None;
         loop {
             tokio::select! {
-                _ = signals.hangup.recv() => reload::run(&mut daemon, &self.config, log).await,
-                _ = signals.upgrade.recv() => match successor::start(&daemon).await {
+                _ = signals.hangup.recv() => {
+                    reload::run(&mut daemon, &self.config, log).await;
+                    successor.iter_mut().for_each(Starting::reload_later);
+                }
+                _ = signals.upgrade.recv() => match &successor {
+                    Some(_) => tracing::warn!("an upgrade is in progress already; its successor is not ready yet"),
+                    None => successor = Starting::new(&daemon).map_err(failed).ok(),
+                },
+                ready = ready(&mut successor) => match ready {
                     Ok(offer) => {
                         // The successor serves it from now on.
                         drop((admin, watchdog));
                         return successor::hand_over(daemon, offer, &mut signals.stop).await;
                     }
-                    Err(error) => tracing::error!(%error, "upgrade failed; this process continues"),
+                    Err(error) => {
+                        successor = None;
+                        failed(error);
+                    }
                 },
                 () = signals.stop.asked() => break,
             }
         }
+        drop(successor);
         tracing::info!("draining");
         systemd::stopping();
         tokio::select! {
@@ -165,6 +179,14 @@ impl Proxy {
             Daemon::start_in(&environment, config, servers).await
         };
         daemon.map_err(|error| Exit::Failed(error.to_string()))
+    }
+}
+
+/// When the successor is ready, if there is one.
+async fn ready(successor: &mut Option<Starting>) -> std::io::Result<Offer> {
+    match successor {
+        Some(successor) => successor.ready().await,
+        None => std::future::pending().await,
     }
 }
 
