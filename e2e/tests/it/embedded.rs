@@ -239,8 +239,8 @@ fn an_upgrade_that_fails_changes_nothing() {
     cluster.workload(&["ior", "--processes", "1", "--transfer", "64KiB", "--block", "128KiB"]);
 }
 
-/// Symptom: while a successor hung, SIGTERM took 102 s and a reload failed. Cause: the proxy handled no signal until the
-/// successor was ready or given up. A program that writes anything was believed to be ready.
+/// Symptom: while a successor hung, SIGTERM took 102 s and a reload failed. Cause: the proxy handled no signal until
+/// the successor was ready or given up. A program that writes anything was believed to be ready.
 #[test]
 fn a_successor_that_hangs_or_is_another_program_blocks_no_signal() {
     let mut cluster = Cluster::start("");

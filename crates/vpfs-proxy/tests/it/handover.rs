@@ -108,12 +108,12 @@ async fn only_a_successor_that_says_so_is_ready() {
     let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
     client.send(raw::metadata(1)).await;
     assert_eq!(server.tag().await, Tag(1), "this process continues");
-    let (successor, _) = start_successor(&network, &daemon, "").await;
+    let (successor, _) = start_successor(&daemon, async |from| network.succeed("", from).await).await;
     drop(successor);
 }
 
-/// Symptom: a successor that hung kept its predecessor waiting for a minute, and for ever if it sent a byte now and then.
-/// Cause: only the wait for each byte was bounded. The thread that waits ends, too.
+/// Symptom: a successor that hung kept its predecessor waiting for a minute, and for ever if it sent a byte now and
+/// then. Cause: only the wait for each byte was bounded. The thread that waits ends, too.
 #[tokio::test(start_paused = true)]
 async fn a_successor_that_hangs_is_given_up() {
     let Front { daemon, .. } = Front::start("").await;
