@@ -58,7 +58,7 @@ fn node(apps: u32) -> Node<()> {
 
 fn status(node: &Node<()>, apps: u32) -> Status {
     let used = Used { now: 0, limit: 1 };
-    let app = |app| AppStatus { name: format!("app{app}"), is_automatic: false };
+    let app = |app| AppStatus { name: format!("app{app}"), ..AppStatus::default() };
     let server = ServerStatus {
         name: "s1".to_owned(),
         refused_connections: 0,
@@ -102,7 +102,7 @@ fn measure(effort: Effort, apps: u32) -> [Measurement; 2] {
     let metrics = || {
         let status = status(&node, apps);
         let start = Instant::now();
-        black_box(text(status, Format::OpenMetrics));
+        black_box(text(status, Vec::new(), Format::OpenMetrics));
         ms(start)
     };
     [measurement("snapshot", Some(5.0), &snapshot), measurement("metrics", None, &metrics)]

@@ -1,6 +1,7 @@
 //! What can be asked, and the answers.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use hyper::{Method, StatusCode};
 use vpfs_proxy::{Pushes, Status};
@@ -72,7 +73,7 @@ pub(crate) fn answer(question: &Question, status: Status, kept: &Kept) -> Answer
     match path.as_str() {
         METRICS => {
             let format = metrics::Format::accepted(accept);
-            Answer::ok(format.content_type(), metrics::text(status, format))
+            Answer::ok(format.content_type(), metrics::text(status, sets_left(kept.pushes.as_ref()), format))
         }
         PEERS => json(&status.peers_report()),
         EVENTS => json(&kept.events.report(names(&status))),
@@ -80,6 +81,11 @@ pub(crate) fn answer(question: &Question, status: Status, kept: &Kept) -> Answer
         HISTORY => history(query, &status, kept.history.as_deref()),
         _ => json(&api::Status::from(&status)),
     }
+}
+
+fn sets_left(pushes: Option<&Pushes>) -> Vec<(String, Duration)> {
+    let sets = pushes.map(Pushes::sets).unwrap_or_default();
+    sets.into_iter().map(|(name, _, left)| (name.to_string(), left)).collect()
 }
 
 fn history(query: &str, status: &Status, kept: Option<&Path>) -> Answer {

@@ -15,7 +15,8 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// `apps` by id at both servers, of which those whose names have a colon are automatic.
 pub(crate) fn status(apps: &[&str]) -> Status {
-    let app = |name: &&str| AppStatus { name: (*name).to_owned(), is_automatic: name.contains(':') };
+    let app =
+        |name: &&str| AppStatus { name: (*name).to_owned(), is_automatic: name.contains(':'), ..AppStatus::default() };
     let server = |name: &str| ServerStatus { name: name.to_owned(), refused_connections: 3, snapshot: snapshot(apps) };
     Status {
         started: Time::from_millis(1_800_000_000_500),
@@ -65,6 +66,7 @@ fn snapshot(apps: &[&str]) -> Snapshot {
         AppSnapshot {
             part: 0.5,
             app,
+            is_other: false,
             shares: Vec::new(),
             account,
             due: 30 * SECOND,
@@ -81,6 +83,7 @@ fn snapshot(apps: &[&str]) -> Snapshot {
         outstanding: apps.len(),
         busy: 40 * SECOND,
         apps: (0..).map(AppId).zip(apps).map(app).collect(),
+        others: None,
     }
 }
 

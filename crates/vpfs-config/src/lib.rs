@@ -45,7 +45,7 @@ pub use schema::problem::{Problem, Problems};
 pub use schema::table::{Table, read_file};
 pub use schema::{tunables, units};
 pub use vpfs_toml::accounts::Account;
-pub use vpfs_toml::app_entry::{AppEntry, Place};
+pub use vpfs_toml::app_entry::{AppEntry, Charge, Place};
 pub use vpfs_toml::app_table::AppTable;
 pub use vpfs_toml::apps::App;
 pub use vpfs_toml::client::Client;

@@ -141,6 +141,7 @@ impl Activity {
         self.requests += other.requests;
         self.bytes += other.bytes;
         self.failed += other.failed;
+        self.late += other.late;
         self.waited.add_all(&other.waited);
         self.served.add_all(&other.served);
     }
@@ -314,6 +315,10 @@ impl Accounts {
     /// Those of applications that are known. O(1) for each.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (AppId, &AppAccount)> {
         (0..).map(AppId).zip(&self.by_app).filter_map(|(app, account)| Some((app, account.as_deref()?)))
+    }
+
+    pub(crate) fn get(&self, app: AppId) -> Option<&AppAccount> {
+        self.by_app.get(app.index())?.as_deref()
     }
 
     fn account(&mut self, app: AppId) -> &mut AppAccount {

@@ -1,6 +1,6 @@
 //! One storage server as its driver sees it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use vpfs_core::ioco::order_of;
@@ -9,7 +9,7 @@ use vpfs_core::{
     Policy, Reach, Request, Scheduler, ServerId, ServiceClass, Settings, SharedService, Time, TotalId, TotalKind,
 };
 
-use crate::accounts::{Accounts, AppAccount};
+use crate::accounts::Accounts;
 use crate::arrival::{Arrival, Served};
 use crate::coordination::{Message, MessageError};
 use crate::costs::{Cost, Costs};
@@ -67,6 +67,10 @@ pub struct Node<W> {
     costs: Costs,
     /// `None` if nobody looks at them.
     accounts: Option<Box<Accounts>>,
+    /// Applications that count in [`Snapshot::others`], ...
+    others: BTreeSet<AppId>,
+    /// ... and what those got that no longer do.
+    earlier_others: Option<Box<AppSnapshot>>,
     /// Requests of exempt applications since the last [`Node::drain`].
     passing: Vec<RequestKey>,
     /// The time of the latest input.
@@ -86,6 +90,8 @@ impl<W> Node<W> {
             flows: Flows::default(),
             costs: Costs::new(settings.metadata_cost),
             accounts: Some(Box::default()),
+            others: BTreeSet::new(),
+            earlier_others: None,
             passing: Vec::new(),
             latest: now,
         };
@@ -418,8 +424,22 @@ impl<W> Node<W> {
         debug_assert!(self.is_idle_for(app), "an application with requests stays");
         self.flow_left(now, app);
         self.flows.set_exempt(app, false);
+        self.set_other(now, app, false);
         if let Some(accounts) = &mut self.accounts {
             accounts.forget(app);
+        }
+    }
+
+    /// Whether an application counts in [`Snapshot::others`]. It may do so from its first request on, and no longer at
+    /// any time; what it got by then stays in the sum, whose counts therefore never fall.
+    pub fn set_other(&mut self, now: Time, app: AppId, is_other: bool) {
+        if is_other {
+            self.others.insert(app);
+        } else if self.others.contains(&app) {
+            if let Some(seen) = self.seen(now, app) {
+                add_to(&mut self.earlier_others, Box::new(seen.ended()));
+            }
+            self.others.remove(&app);
         }
     }
 
@@ -529,13 +549,11 @@ impl<W> Node<W> {
 
     /// All that is known at this moment, of no application if it is [`Node::without_accounts`]. O(applications).
     pub fn snapshot(&self, now: Time) -> Snapshot {
-        let app = |accounts: &Accounts, (app, account): (AppId, &AppAccount)| {
-            let (due, got) = accounts.parts_of(now, app);
-            let shares = self.flows.places.way_to(account.policy.share);
-            let part = accounts.part_of(app);
-            AppSnapshot { app, shares, part, account: account.clone(), due, got, peers: self.peer_service(app) }
-        };
         let accounts = self.accounts.as_ref();
+        let known = accounts.into_iter().flat_map(|accounts| accounts.iter());
+        let apps: Vec<AppSnapshot> = known.filter_map(|(app, _)| self.seen(now, app)).collect();
+        let mut others = self.earlier_others.clone();
+        apps.iter().filter(|seen| seen.is_other).for_each(|seen| add_to(&mut others, Box::new(seen.clone())));
         Snapshot {
             at: now,
             policy: self.settings().kind,
@@ -544,8 +562,18 @@ impl<W> Node<W> {
             queued: self.queued(),
             outstanding: self.outstanding(),
             busy: accounts.map_or(Duration::ZERO, |accounts| accounts.busy(now)),
-            apps: accounts.into_iter().flat_map(|all| all.iter().map(|entry| app(all, entry))).collect(),
+            apps,
+            others: others.map(|others| *others),
         }
+    }
+
+    fn seen(&self, now: Time, app: AppId) -> Option<AppSnapshot> {
+        let accounts = self.accounts.as_ref()?;
+        let account = accounts.get(app)?;
+        let (due, got) = accounts.parts_of(now, app);
+        let (shares, part) = (self.flows.places.way_to(account.policy.share), accounts.part_of(app));
+        let (is_other, peers) = (self.others.contains(&app), self.peer_service(app));
+        Some(AppSnapshot { app, is_other, shares, part, account: account.clone(), due, got, peers })
     }
 
     /// The service of an application that was reported to peers and heard from them.
@@ -571,5 +599,12 @@ impl<W> Node<W> {
     /// Requests dispatched, not yet complete.
     pub fn outstanding(&self) -> usize {
         self.scheduler.outstanding()
+    }
+}
+
+fn add_to(sum: &mut Option<Box<AppSnapshot>>, seen: Box<AppSnapshot>) {
+    match sum {
+        Some(sum) => sum.add(&seen),
+        None => *sum = Some(seen),
     }
 }

@@ -27,6 +27,9 @@ pub struct Snapshot {
     pub busy: Duration,
     /// All applications that were named or had requests, by id.
     pub apps: Vec<AppSnapshot>,
+    /// The sum of those that [`AppSnapshot::is_other`], with what earlier ones got; its counts never fall. `None` if
+    /// there never was one.
+    pub others: Option<AppSnapshot>,
 }
 
 /// An application in a [`Snapshot`].
@@ -34,6 +37,8 @@ pub struct Snapshot {
 pub struct AppSnapshot {
     /// Its id.
     pub app: AppId,
+    /// It counts in [`Snapshot::others`] for those who look at few.
+    pub is_other: bool,
     /// The shares that it is in, the one at the top first.
     pub shares: Vec<InShare>,
     /// The part of the storage's time that is due to it, if it has requests, beside those that have some now; 0 to 1.
@@ -57,6 +62,16 @@ impl AppSnapshot {
         self.part += other.part;
         self.due += other.due;
         self.got += other.got;
+    }
+
+    /// Only what it did and got until now, without what it has now.
+    #[must_use]
+    pub(crate) fn ended(mut self) -> Self {
+        self.part = 0.0;
+        for activity in [&mut self.account.read, &mut self.account.write, &mut self.account.metadata] {
+            (activity.queued, activity.outstanding) = (0, 0);
+        }
+        self
     }
 }
 

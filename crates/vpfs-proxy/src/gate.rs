@@ -241,6 +241,11 @@ impl Gate {
         self.lock().node.is_idle_for(app)
     }
 
+    /// Whether an application counts in the sum of those without metrics of their own.
+    pub(crate) fn set_other(&self, app: AppId, is_other: bool) {
+        self.with(|state, now| state.node.set_other(now, app, is_other));
+    }
+
     /// An application that is idle is gone for good.
     pub(crate) fn forget_app(&self, app: AppId) {
         self.with(|state, now| state.node.forget_app(now, app));

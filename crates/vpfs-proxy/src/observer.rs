@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use vpfs_config::Charge;
 use vpfs_core::{AppId, Time};
 use vpfs_node::{AppTotals, PeerService, Snapshot};
 
@@ -73,12 +74,14 @@ pub struct ServerStatus {
 }
 
 /// An application, whichever servers it uses.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AppStatus {
     /// Its name.
     pub name: String,
     /// No table of the configuration has it.
     pub is_automatic: bool,
+    /// Whose it is, if its owner said so when it was pushed.
+    pub charge: Charge,
 }
 
 impl Observer {
@@ -129,6 +132,7 @@ impl Observer {
         let status = |(_, entry): (AppId, &vpfs_config::AppEntry)| AppStatus {
             name: entry.name.clone(),
             is_automatic: entry.is_automatic,
+            charge: entry.charge.clone(),
         };
         // After the snapshots: whoever is in them has a name.
         let apps = self.shared.apps().iter().map(status).collect();

@@ -13,6 +13,7 @@ use vpfs_config::sets::{AppText, IdText, Set};
 
 use crate::jobs::Job;
 use crate::settings::Settings;
+use crate::template::name_of;
 
 /// A set, and what it lacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -119,6 +120,8 @@ fn app(job: &Job, settings: &Settings) -> AppText {
         share: rule.and_then(|rule| rule.share_of(job)),
         weight: Some(rule.map_or(1, |rule| rule.weight)),
         cap: rule.and_then(|rule| rule.cap).map(|cap| cap.to_string()),
+        account: (!job.account.is_empty()).then(|| name_of(&job.account)),
+        user: (!job.user.is_empty()).then(|| name_of(&job.user)),
         ..AppText::default()
     }
 }

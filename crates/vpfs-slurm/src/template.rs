@@ -35,7 +35,7 @@ impl Template {
 }
 
 /// A name that is permitted everywhere; `none` for a text without any.
-fn name_of(text: &str) -> String {
+pub(crate) fn name_of(text: &str) -> String {
     let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let name: String = text.chars().take(64).map(|c| if legal(c) { c } else { '_' }).collect();
     if name.is_empty() { "none".to_owned() } else { name }

@@ -1,20 +1,17 @@
 //! What each application does at each server.
 
-use std::borrow::Cow;
-
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
-use vpfs_core::AppId;
+use vpfs_config::Charge;
 use vpfs_node::{Activity, AppSnapshot, Histogram};
 use vpfs_proxy::{ServerStatus, Status};
 
 use super::family::{Family, Measured};
 use super::histogram::buckets;
 
-/// So many automatic applications have series of their own, those that came first; a cluster may have thousands.
-const AUTOMATIC: usize = 100;
-/// The application of the others' series: no name has parentheses.
+/// The application of the series of those that have none of their own, as a cluster may have thousands: no name has
+/// parentheses.
 const OTHERS: &str = "(other automatic)";
 
 const OPS: [&str; 3] = ["read", "write", "metadata"];
@@ -23,7 +20,20 @@ const OPS: [&str; 3] = ["read", "write", "metadata"];
 struct App<'a> {
     server: &'a str,
     app: &'a str,
-    seen: Cow<'a, AppSnapshot>,
+    charge: Option<&'a Charge>,
+    seen: &'a AppSnapshot,
+}
+
+impl<'a> App<'a> {
+    /// All of its series have these. Labels without a value are left out, which Prometheus takes for the same.
+    fn labels(&self, op: Option<&'a str>) -> Vec<(&'static str, &'a str)> {
+        let charged =
+            |value: fn(&'a Charge) -> &'a Option<String>| self.charge.and_then(|charge| value(charge).as_deref());
+        let (account, user) = (charged(|charge| &charge.account), charged(|charge| &charge.user));
+        let all =
+            [("server", Some(self.server)), ("app", Some(self.app)), ("account", account), ("user", user), ("op", op)];
+        all.into_iter().filter_map(|(label, value)| Some((label, value?))).collect()
+    }
 }
 
 /// By application.
@@ -104,8 +114,8 @@ pub(super) fn encode(status: &Status, encoder: &mut DescriptorEncoder<'_>) -> st
     let apps: Vec<App<'_>> = status.servers.iter().flat_map(|server| apps(status, server)).collect();
     for (family, value) in &BY_APP {
         let mut metric = family.open(encoder)?;
-        for App { server, app, seen } in &apps {
-            family.put(&mut metric, &[("server", server), ("app", app)], value(seen))?;
+        for app in &apps {
+            family.put(&mut metric, &app.labels(None), value(app.seen))?;
         }
     }
     let works = || {
@@ -116,17 +126,18 @@ pub(super) fn encode(status: &Status, encoder: &mut DescriptorEncoder<'_>) -> st
     let data: fn(&Activity) -> f64 = |work| work.bytes as f64;
     for (family, value, ops) in of_op.chain([(&DATA, data, &OPS[..2])]) {
         let mut metric = family.open(encoder)?;
-        for (App { server, app, .. }, op, work) in works().filter(|(_, op, _)| ops.contains(op)) {
-            family.put(&mut metric, &[("server", server), ("app", app), ("op", op)], value(work))?;
+        for (app, op, work) in works().filter(|(_, op, _)| ops.contains(op)) {
+            family.put(&mut metric, &app.labels(Some(op)), value(work))?;
         }
     }
     for (family, histogram) in &TIMES {
         let mut metric = family.open(encoder)?;
         // Most applications do not do everything everywhere, and these have a dozen series each.
-        for (App { server, app, .. }, op, work) in works().filter(|(_, _, work)| work.requests > 0) {
+        for (app, op, work) in works().filter(|(_, _, work)| work.requests > 0) {
             let histogram = histogram(work);
             let (buckets, count) = buckets(histogram);
-            let labels = [("server", *server), ("app", *app), ("op", op)];
+            let labels = app.labels(Some(op));
+            let labels = &labels[..];
             let mut series = metric.encode_family(&labels)?;
             series.encode_histogram::<NoLabelSet>(histogram.sum.as_secs_f64(), count, &buckets, None)?;
         }
@@ -134,22 +145,12 @@ pub(super) fn encode(status: &Status, encoder: &mut DescriptorEncoder<'_>) -> st
     Ok(())
 }
 
-/// Those of the configuration, the first automatic ones, and the sum of all others.
+/// Those that have series of their own, and the sum of all others.
 fn apps<'a>(status: &'a Status, server: &'a ServerStatus) -> Vec<App<'a>> {
-    let (mut apps, mut others) = (Vec::new(), None::<AppSnapshot>);
-    let mut automatic = 0;
-    let mut found = server.snapshot.apps.iter().peekable();
-    for (id, app) in (0..).map(AppId).zip(&status.apps) {
-        automatic += usize::from(app.is_automatic);
-        let Some(seen) = found.next_if(|seen| seen.app == id) else { continue };
-        if !app.is_automatic || automatic <= AUTOMATIC {
-            apps.push(App { server: &server.name, app: &app.name, seen: Cow::Borrowed(seen) });
-        } else if let Some(others) = &mut others {
-            others.add(seen);
-        } else {
-            others = Some(seen.clone());
-        }
-    }
-    apps.extend(others.map(|seen| App { server: &server.name, app: OTHERS, seen: Cow::Owned(seen) }));
-    apps
+    let own = server.snapshot.apps.iter().filter(|seen| !seen.is_other).filter_map(|seen| {
+        let app = status.apps.get(seen.app.index())?;
+        Some(App { server: &server.name, app: &app.name, charge: Some(&app.charge), seen })
+    });
+    let others = server.snapshot.others.iter();
+    own.chain(others.map(|seen| App { server: &server.name, app: OTHERS, charge: None, seen })).collect()
 }

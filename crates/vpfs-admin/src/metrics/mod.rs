@@ -6,6 +6,7 @@ mod histogram;
 mod servers;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, prometheus_text, text};
@@ -38,11 +39,14 @@ impl Format {
     }
 }
 
-/// All metrics of a daemon. O(servers × applications), a millisecond for some dozens.
-pub fn text(status: Status, format: Format) -> String {
+/// All metrics of a daemon, with the names of pushed sets and how long each still holds. O(servers × applications), a
+/// millisecond for some dozens.
+pub fn text(status: Status, sets: Vec<(String, Duration)>, format: Format) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Start(status.started)));
-    registry.sub_registry_with_prefix("vpfs").register_collector(Box::new(Daemon(Arc::new(status))));
+    let registry_of_vpfs = registry.sub_registry_with_prefix("vpfs");
+    registry_of_vpfs.register_collector(Box::new(Daemon(Arc::new(status))));
+    registry_of_vpfs.register_collector(Box::new(PushedSets(sets)));
     let mut text = String::new();
     let encoded = match format {
         Format::OpenMetrics => text::encode(&mut text, &registry),
@@ -62,6 +66,23 @@ impl Collector for Start {
         let family = Family::gauge("process_start_time", Some(Unit::Seconds), "Start, since 1970; counters begin then");
         let since_1970 = self.0.since(Time::ZERO).as_secs_f64();
         family.put(&mut family.open(&mut encoder)?, &[], since_1970)
+    }
+}
+
+/// Who pushes again and again, as the agent of Slurm does, is gone when this falls.
+static SET_LEFT: Family = Family::gauge(
+    "pushed_set_left",
+    Some(Unit::Seconds),
+    "Time for which the pushed set holds unless its owner pushes it again",
+);
+
+#[derive(Debug)]
+struct PushedSets(Vec<(String, Duration)>);
+
+impl Collector for PushedSets {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
+        let mut metric = SET_LEFT.open(&mut encoder)?;
+        self.0.iter().try_for_each(|(set, left)| SET_LEFT.put(&mut metric, &[("set", set)], left.as_secs_f64()))
     }
 }
 

@@ -1,8 +1,10 @@
+use vpfs_config::Charge;
+
 use super::*;
 use crate::testing::status;
 
 fn lines(status: Status, format: Format) -> Vec<String> {
-    text(status, format).lines().map(str::to_owned).collect()
+    text(status, vec![("slurm".to_owned(), Duration::from_secs(270))], format).lines().map(str::to_owned).collect()
 }
 
 #[track_caller]
@@ -38,6 +40,7 @@ fn counters_gauges_and_histograms_say_what_the_snapshot_says() {
             "vpfs_server_refused_connections_total{server=\"s1\"} 3.0",
             "vpfs_holder_connections{port=\"metrics\",holder=\"10.0.0.9\"} 60.0",
             "vpfs_memory_limit_bytes 1073741824.0",
+            "vpfs_pushed_set_left_seconds{set=\"slurm\"} 270.0",
             "vpfs_peer_reports_total{peer=\"s3\",direction=\"received\"} 2.0",
         ],
     );
@@ -69,21 +72,31 @@ fn a_hostile_name_stays_a_label() {
 }
 
 #[test]
-fn automatic_applications_beyond_a_hundred_are_one_series_and_nothing_is_lost() {
-    let names: Vec<String> = (0..250).map(|uid| format!("uid:{uid}")).collect();
-    let names: Vec<&str> = ["climate"].into_iter().chain(names.iter().map(String::as_str)).collect();
-    let lines = lines(status(&names), Format::Prometheus);
+fn others_are_one_series() {
+    let mut status = status(&["climate", "uid:1", "uid:2"]);
+    for server in &mut status.servers {
+        let snapshot = &mut server.snapshot;
+        snapshot.apps[1].is_other = true;
+        snapshot.others = Some(snapshot.apps[1].clone());
+    }
+    let lines = lines(status, Format::Prometheus);
     let requests = "vpfs_app_requests_total{server=\"s1\",app=\"";
-    let reads: Vec<_> =
-        lines.iter().filter(|line| line.starts_with(requests) && line.contains("op=\"read\"")).collect();
-    assert_eq!(reads.len(), 1 + 100 + 1);
-    let sum: f64 = reads.iter().filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum();
-    assert_eq!(sum, 2.0 * 251.0);
-    assert_has(
-        &lines,
-        &[
-            "vpfs_app_requests_total{server=\"s1\",app=\"(other automatic)\",op=\"read\"} 300.0",
-            "vpfs_app_got_seconds_total{server=\"s1\",app=\"(other automatic)\"} 3000.0",
-        ],
-    );
+    let reads = lines.iter().filter(|line| line.starts_with(requests) && line.contains("op=\"read\""));
+    let expected = ["climate", "uid:2", "(other automatic)"].map(|app| format!("{requests}{app}\",op=\"read\"}} 2.0"));
+    assert_eq!(reads.cloned().collect::<Vec<_>>(), expected);
+}
+
+/// So that a question such as which account reads most needs no list of jobs.
+#[test]
+fn series_of_a_job_say_whose_it_is() {
+    let mut status = status(&["climate", "slurm:7"]);
+    status.apps[1].charge = Charge { account: Some("physics".into()), user: Some("alice".into()) };
+    let job = "server=\"s1\",app=\"slurm:7\",account=\"physics\",user=\"alice\"";
+    let lines = lines(status, Format::OpenMetrics);
+    let due = format!("vpfs_app_due_seconds_total{{{job}}} 30.0");
+    let reads = format!("vpfs_app_requests_total{{{job},op=\"read\"}} 2");
+    assert!(lines.contains(&due) && lines.iter().any(|line| line.starts_with(&reads)), "{lines:#?}");
+    let is_bucket = |line: &String| line.starts_with("vpfs_app_wait_seconds_bucket") && line.contains(job);
+    assert!(lines.iter().any(is_bucket), "{lines:#?}");
+    assert!(lines.iter().all(|line| !line.contains("slurm:7") || line.contains(job) || line.contains("s2")));
 }

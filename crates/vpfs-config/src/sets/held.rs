@@ -9,7 +9,7 @@ use vpfs_core::Time;
 
 use super::set::{AppText, Set, SetText};
 use crate::names::SetName;
-use crate::vpfs_toml::app_entry::{AppEntry, Place};
+use crate::vpfs_toml::app_entry::{AppEntry, Charge, Place};
 use crate::vpfs_toml::pushed::PushedApps;
 
 /// The sets of all owners, each until it expires. Times are since 1970, so that they hold over restarts.
@@ -126,10 +126,11 @@ impl Sets {
     pub fn apps(&self) -> Arc<PushedApps> {
         Arc::new(PushedApps::new(self.by_name.iter().flat_map(|(name, held)| {
             let owner = name.owner();
-            held.set.apps.iter().map(move |app| {
+            held.set.apps.iter().zip(&held.set.text.apps).map(move |(app, text)| {
                 let name = format!("{owner}:{}", app.name);
                 let share = app.share.clone().map(Place::at);
-                (AppEntry { name, is_automatic: true, share, policy: app.policy() }, &app.rule)
+                let charge = Charge { account: text.account.clone(), user: text.user.clone() };
+                (AppEntry { name, is_automatic: true, charge, share, policy: app.policy() }, &app.rule)
             })
         })))
     }

@@ -51,6 +51,12 @@ pub struct AppText {
     /// Groups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gids: Vec<IdText>,
+    /// The account that it is charged to, for metrics.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
+    /// The name of its user, for metrics.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// Slurm jobs, by the control groups that slurmd makes for them; programs on a mount alone have any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<u32>,
@@ -133,6 +139,11 @@ fn read_app(text: &AppText, hosts_left: &mut usize) -> Result<App, String> {
     }
     if let Some(share) = &text.share {
         check_share(share).map_err(|problem| format!("share: {problem}"))?;
+    }
+    for (key, name) in [("account", &text.account), ("user", &text.user)] {
+        if let Some(name) = name.as_ref().filter(|name| !is_name(name)) {
+            return Err(format!("{key}: {} is not a name; {NAME_RULE}", quote(name)));
+        }
     }
     let weight = text.weight.unwrap_or(1);
     let weight = Weight::new(weight)
@@ -232,6 +243,7 @@ mod tests {
         let app = |fields: &str| problem(&with_app(fields));
         for (found, said) in [
             (app("\"weight\": 1"), "apps[0] (a): no client can belong"),
+            (app("\"account\": \"a b\", \"uids\": [1]"), "account: \"a b\" is not a name"),
             (app("\"weight\": 0, \"uids\": [1]"), "allowed are 1 to 1000000"),
             (app("\"wieght\": 2, \"uids\": [1]"), "unknown field `wieght`"),
             (app("\"clients\": [\"c1\"]"), "\"c1\" is a name; send its addresses"),

@@ -10,10 +10,21 @@ pub struct AppEntry {
     pub name: String,
     /// No table of the file has it: it was created for a client, or pushed.
     pub is_automatic: bool,
+    /// Whose it is, if its owner said so when it was pushed.
+    pub charge: Charge,
     /// The share that it is in; `None` at the top.
     pub share: Option<Place>,
     /// The rest of what its table says; the number of its share and its order follow from names.
     pub policy: AppPolicy,
+}
+
+/// Whose a pushed application is, for metrics: nothing depends on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Charge {
+    /// What it is charged to.
+    pub account: Option<String>,
+    /// The name of its user.
+    pub user: Option<String>,
 }
 
 /// A share that an application is in.

@@ -1,12 +1,12 @@
 //! Numbers applications for the schedulers: first those of the file, then automatic and pushed ones.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use vpfs_core::{AppId, AppPolicy, Time, Weight};
 
-use super::app_entry::{AppEntry, Place};
+use super::app_entry::{AppEntry, Charge, Place};
 use super::apps::App;
 use super::clients::{Auto, AutoKey, Identity};
 use super::config::Config;
@@ -39,11 +39,19 @@ pub struct AppTable {
     retired: VecDeque<(AppId, Time)>,
     /// ... and those that may be given to others.
     free: Vec<AppId>,
+    /// Automatic and pushed ones that have metrics of their own.
+    shown: BTreeSet<AppId>,
     rule: Auto,
     default: AppId,
 }
 
 impl AppTable {
+    /// So many automatic applications have metrics of their own, those that came first, ...
+    pub const AUTOMATIC_SHOWN: usize = 100;
+    /// ... and so many pushed ones: jobs that run. Each has about a hundred series at each server. With those that are
+    /// gone, until their ids are recycled, there may be twice as many.
+    pub const PUSHED_SHOWN: usize = 200;
+
     /// The table of a configuration; its applications have the ids 0, 1, ... in the order of the file.
     pub fn new(config: &Config) -> Self {
         let mut table = Self {
@@ -55,6 +63,7 @@ impl AppTable {
             pushed_ids: HashMap::new(),
             retired: VecDeque::new(),
             free: Vec::new(),
+            shown: BTreeSet::new(),
             rule: config.auto,
             default: AppId(0),
         };
@@ -88,7 +97,13 @@ impl AppTable {
 
     fn configure(&mut self, app: &App, changed: &mut Vec<AppId>) -> AppId {
         let share = app.share.clone().map(Place::at);
-        let entry = AppEntry { name: app.name.clone(), is_automatic: false, share, policy: app.policy() };
+        let entry = AppEntry {
+            name: app.name.clone(),
+            is_automatic: false,
+            charge: Charge::default(),
+            share,
+            policy: app.policy(),
+        };
         match self.by_name.get(&app.name) {
             Some(&id) => {
                 changed.extend(self.replace(id, entry));
@@ -134,8 +149,32 @@ impl AppTable {
     pub fn recycle(&mut self, id: AppId) {
         if let Some(index) = self.retired.iter().position(|(retired, _)| *retired == id) {
             self.retired.remove(index);
+            self.shown.remove(&id);
             self.free.push(id);
         }
+    }
+
+    /// Whether an application has metrics of its own: those of the file, and automatic and pushed ones as long as there
+    /// is room. One that has them keeps them.
+    pub fn is_shown(&self, id: AppId) -> bool {
+        self.shown.contains(&id) || self.get(id).is_some_and(|entry| !entry.is_automatic)
+    }
+
+    /// Pushed applications that have metrics of their own from now on, because others are gone. O(ids of pushed
+    /// applications).
+    pub fn show_more(&mut self) -> Vec<AppId> {
+        let mut waiting: Vec<AppId> = self.pushed_ids.values().filter(|id| !self.shown.contains(id)).copied().collect();
+        waiting.sort_unstable();
+        waiting.truncate(self.room());
+        self.shown.extend(&waiting);
+        waiting
+    }
+
+    /// How many more pushed applications may have metrics of their own.
+    fn room(&self) -> usize {
+        let all = self.shown.len() - self.auto.len().min(Self::AUTOMATIC_SHOWN);
+        let gone = self.retired.iter().filter(|(id, _)| self.shown.contains(id)).count();
+        Self::PUSHED_SHOWN.saturating_sub(all - gone).min((2 * Self::PUSHED_SHOWN).saturating_sub(all))
     }
 
     /// The id for a result of [`crate::Identify::identify`], and whether the caller has to tell its schedulers who that
@@ -150,6 +189,9 @@ impl AppTable {
                 None => {
                     let entry = self.automatic(key);
                     let id = self.add(entry);
+                    if self.auto.len() < Self::AUTOMATIC_SHOWN {
+                        self.shown.insert(id);
+                    }
                     self.auto.insert(key, id);
                     (id, true)
                 }
@@ -173,6 +215,9 @@ impl AppTable {
             }
             None => self.add(entry),
         };
+        if self.room() > 0 {
+            self.shown.insert(id);
+        }
         self.pushed_ids.insert(name, id);
         (id, true)
     }
@@ -185,7 +230,13 @@ impl AppTable {
             (_, Some(_)) => Weight::ONE,
             (_, None) => self.rule.weight,
         };
-        AppEntry { name: key.to_string(), is_automatic: true, share, policy: AppPolicy::weighted(weight) }
+        AppEntry {
+            name: key.to_string(),
+            is_automatic: true,
+            charge: Charge::default(),
+            share,
+            policy: AppPolicy::weighted(weight),
+        }
     }
 
     /// A share of its user's or job's own, in the one of all.
@@ -199,8 +250,8 @@ impl AppTable {
 
     /// What an application was given is gone with it.
     fn retire(&mut self, id: AppId) -> Option<AppId> {
-        let AppEntry { name, is_automatic, .. } = self.entries[id.index()].clone();
-        self.replace(id, AppEntry { name, is_automatic, share: None, policy: AppPolicy::default() })
+        let AppEntry { name, is_automatic, charge, .. } = self.entries[id.index()].clone();
+        self.replace(id, AppEntry { name, is_automatic, charge, share: None, policy: AppPolicy::default() })
     }
 
     /// Returns `id` if the entry differs from the one before.

@@ -105,6 +105,7 @@ mod tests {
     use vpfs_core::{AppPolicy, OpKind};
 
     use super::*;
+    use crate::vpfs_toml::app_entry::Charge;
     use crate::{HostList, Ids};
 
     fn rule(clients: &[&str], uids: &[u32]) -> Rule {
@@ -121,6 +122,7 @@ mod tests {
         let entry = |index: usize| AppEntry {
             name: index.to_string(),
             is_automatic: true,
+            charge: Charge::default(),
             share: None,
             policy: AppPolicy::default(),
         };

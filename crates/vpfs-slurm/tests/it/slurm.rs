@@ -114,6 +114,8 @@ fn the_first_rule_that_matches_decides() {
     assert_eq!(with(&|job| job.comment = "run 7, slow".into()).1.unwrap(), "slow/u7");
     assert_eq!(with(&|job| job.comment = "slower".into()), default);
     assert_eq!(with(&|job| job.title = "nightly-7".into()).0, 5);
+    let app = of(&[Job { account: "phys/ics".into(), user: "al ice".into(), ..job(1, 7, "c1") }], "").apps.remove(0);
+    assert_eq!((app.account.as_deref(), app.user.as_deref()), (Some("phys_ics"), Some("al_ice")), "for metrics");
     assert_eq!(with(&|job| (job.name, job.family) = ("9_1".into(), 9)).1.unwrap(), "physics/u7/9");
 }
 
