@@ -5,6 +5,7 @@ mod history;
 pub(super) mod silence;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -36,10 +37,17 @@ pub(crate) struct Asking {
     remote: bool,
 }
 
+/// How long a proxy may take to say what it has in memory: one that hangs is worth no longer wait.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+/// The same for what it has on a disk.
+const PATIENCE_WITH_DISKS: Duration = Duration::from_secs(10);
+
 /// What a proxy says.
 pub(super) trait Answer: DeserializeOwned {
     /// What it is asked for.
     const ROUTE: &str;
+    /// How long it may take, with the way there.
+    const PATIENCE: Duration;
 
     /// The names of its servers.
     fn servers(&self) -> Vec<&str>;
@@ -47,9 +55,10 @@ pub(super) trait Answer: DeserializeOwned {
 
 /// Answers that name their servers.
 macro_rules! answers {
-    ($($answer:ty => $route:expr),*) => {
+    ($($answer:ty => $route:expr, $patience:expr;)*) => {
         $(impl Answer for $answer {
             const ROUTE: &str = $route;
+            const PATIENCE: Duration = $patience;
 
             fn servers(&self) -> Vec<&str> {
                 self.servers.iter().map(String::as_str).collect()
@@ -58,10 +67,16 @@ macro_rules! answers {
     };
 }
 
-answers!(PushedSets => SETS, History => HISTORY, EventsReport => EVENTS, PeersReport => PEERS);
+answers! {
+    PushedSets => SETS, PATIENCE;
+    History => HISTORY, PATIENCE_WITH_DISKS;
+    EventsReport => EVENTS, PATIENCE;
+    PeersReport => PEERS, PATIENCE;
+}
 
 impl Answer for Status {
     const ROUTE: &str = STATUS;
+    const PATIENCE: Duration = PATIENCE;
 
     fn servers(&self) -> Vec<&str> {
         self.servers.iter().map(|server| server.server.as_str()).collect()
@@ -135,7 +150,7 @@ impl Asking {
         Ok(Answers { list: answers, silent })
     }
 
-    /// Asks all at once: one that hangs, or whose host is down, takes ten seconds, and may not matter. Returns the
+    /// Asks all at once: one that hangs, or whose host is down, takes two seconds, and may not matter. Returns the
     /// answers and who gave none, in the order of `asked`, as soon as all servers that were named have answered.
     async fn gather<'a, A: Answer>(
         &self,
@@ -173,11 +188,14 @@ impl Asking {
         (place, (id, server)): (usize, &(ServerId, &'a Server)),
         route: &str,
     ) -> (usize, &'a str, Result<A, Silence>) {
-        let answer = match &config.peers {
-            Some(peers) if self.remote => ask_remote(peers, *id, route).await,
-            _ => ask(&socket::path(config.sockets(), &server.name), route).await,
+        let answer = async {
+            match &config.peers {
+                Some(peers) if self.remote => ask_remote(peers, *id, route).await,
+                _ => ask(&socket::path(config.sockets(), &server.name), route).await,
+            }
         };
-        (place, &server.name, answer)
+        let answer = tokio::time::timeout(A::PATIENCE, answer).await;
+        (place, &server.name, answer.unwrap_or_else(|_| Err(Silence::late(A::PATIENCE))))
     }
 
     /// Why `wanted` cannot be asked.
@@ -215,14 +233,53 @@ impl Asking {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::fs;
+    use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::UnixListener;
+    use std::path::Path;
 
     use vpfs_proxy::PeersReport;
 
     use super::*;
     use crate::cmd::runtime;
+
+    /// The configuration of two servers whose proxies were stopped: nobody takes what is sent to them.
+    pub(in crate::cmd) fn stopped(folder: &Path) -> (PathBuf, [UnixListener; 2], std::net::TcpListener) {
+        let path = folder.join("vpfs.toml");
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let text = format!(
+            "[[server]]\nname = \"s1\"\naddress = \"tcp://127.0.0.1:1\"\n\
+             [[server]]\nname = \"s2\"\naddress = \"tcp://127.0.0.2:1\"\n[[listener]]\nport = 5334\n\
+             [peers]\nshared_key = \"peers.key\"\nsockets = \"sockets\"\n\
+             addresses = {{ s1 = \"127.0.0.1:{port}\", s2 = \"127.0.0.2:{port}\" }}\n"
+        );
+        fs::write(&path, text).unwrap();
+        fs::create_dir(folder.join("sockets")).unwrap();
+        let key = folder.join("peers.key");
+        fs::write(&key, "0123456789abcdef".repeat(4)).unwrap();
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+        let sockets = ["s1", "s2"].map(|name| UnixListener::bind(folder.join(format!("sockets/{name}.sock"))).unwrap());
+        (path, sockets, listener)
+    }
+
+    /// Symptom: with one proxy that was stopped, `vpfs top` took 22 s. Cause: each answer was waited for ten seconds,
+    /// and the way to a proxy on another host counted apart.
+    #[tokio::test(start_paused = true)]
+    async fn proxies_that_hang_take_two_seconds_together() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, _sockets, _port) = stopped(folder.path());
+        for remote in [false, true] {
+            let asking = Asking::of(path.clone(), Vec::new(), remote);
+            let began = tokio::time::Instant::now();
+            let Err(Exit::Failed(text)) = asking.answers::<Status>(&asking.config().unwrap()).await else {
+                panic!("they say nothing")
+            };
+            assert!(text.contains("the proxy of s1 does not answer within 2s"), "{text}");
+            assert!(began.elapsed() < PATIENCE * 11 / 10, "{:?}", began.elapsed());
+        }
+    }
 
     /// `vpfs peers` said that no proxy runs on the host whatever the reason was, also while one did.
     #[test]

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::ErrorKind;
 use std::path::Path;
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use vpfs_admin::{Failure, get, get_by};
@@ -21,6 +22,13 @@ pub(in super::super) enum Silence {
     Denied,
     /// Something answered, but not with a report.
     Unclear(String),
+}
+
+impl Silence {
+    /// It may hang, or be stopped.
+    pub(super) fn late(patience: Duration) -> Self {
+        Self::Unclear(format!("does not answer within {patience:?}"))
+    }
 }
 
 /// The answer to `route` of the proxy whose socket is at `path`.
@@ -69,7 +77,7 @@ pub(super) fn understood<T: DeserializeOwned>(answer: Result<impl AsRef<[u8]>, F
             let what = "sends no answer: it is stopping or handing over to a newer one; try again";
             Silence::Unclear(what.to_owned())
         }
-        Failure::Late => Silence::Unclear("does not answer within 10 s".to_owned()),
+        Failure::Late => Silence::late(Duration::from_secs(10)),
         Failure::Refused(reason) => Silence::Unclear(format!("says: {reason}")),
         Failure::Newer(version) => {
             Silence::Unclear(format!("has version {version} of this set already, which is not older"))

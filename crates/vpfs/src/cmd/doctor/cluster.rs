@@ -155,7 +155,7 @@ mod tests {
     fn who_does_not_answer_is_named() {
         let answers = |servers: &[&str]| Answers {
             list: servers.iter().map(|server| status(server, 1)).collect(),
-            silent: vec!["the proxy of s2 does not answer within 10 s".to_owned()],
+            silent: vec!["the proxy of s2 does not answer within 2s".to_owned()],
         };
         let verdict = |answers: &Answers<Status>| proxies(answers, None, &["s1", "s2"])[0].result;
         assert_eq!(verdict(&answers(&["s1", "s2"])), Verdict::Ok);

@@ -9,14 +9,16 @@ use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use futures_util::future::join_all;
 use serde::Serialize;
+use tokio::time::timeout;
 use vpfs_admin::api::Status;
 use vpfs_admin::events::EventsReport;
 use vpfs_admin::{METRICS, get, socket};
 use vpfs_config::Config;
 use vpfs_proxy::PeersReport;
 
-use super::asking::Answer;
+use super::asking::{Answer, PATIENCE};
 use super::doctor::{Patient, table};
 use super::runtime;
 use crate::exit::Exit;
@@ -76,19 +78,19 @@ impl SupportBundle {
 
     /// What the proxies say, or why they do not.
     async fn answers(&self, config: &Config) -> Vec<Entry> {
-        let mut entries = vec![
-            ("status.json".to_owned(), self.answer::<Status>(config).await),
-            ("peers.json".to_owned(), self.answer::<PeersReport>(config).await),
-            ("events.json".to_owned(), self.answer::<EventsReport>(config).await),
-        ];
-        for server in &config.servers {
+        let metrics = join_all(config.servers.iter().map(|server| async {
             let path = socket::path(config.sockets(), &server.name);
-            if let Ok(text) = get(&path, METRICS).await {
-                let name = format!("metrics-{}.txt", server.name);
-                entries.push((name, String::from_utf8_lossy(text.as_ref()).into_owned()));
-            }
-        }
-        entries
+            let text = timeout(PATIENCE, get(&path, METRICS)).await.ok()?.ok()?;
+            Some((format!("metrics-{}.txt", server.name), String::from_utf8_lossy(text.as_ref()).into_owned()))
+        }));
+        let (status, peers, events, metrics) = tokio::join!(
+            self.answer::<Status>(config),
+            self.answer::<PeersReport>(config),
+            self.answer::<EventsReport>(config),
+            metrics
+        );
+        let answers = [("status.json", status), ("peers.json", peers), ("events.json", events)];
+        answers.map(|(name, text)| (name.to_owned(), text)).into_iter().chain(metrics.into_iter().flatten()).collect()
     }
 
     async fn answer<A: Answer + Serialize>(&self, config: &Config) -> String {

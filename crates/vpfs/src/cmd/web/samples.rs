@@ -57,9 +57,11 @@ impl Samples {
 
     /// Asks the proxies.
     pub(super) async fn look(&mut self, source: &Source<'_>) -> Result<(), Exit> {
-        let statuses = source.answers::<Status>(STATUS).await?;
-        let peers = source.answers::<PeersReport>(PEERS).await?;
-        let events = source.answers::<EventsReport>(EVENTS).await?;
+        let (statuses, peers, events) = tokio::try_join!(
+            source.answers::<Status>(STATUS),
+            source.answers::<PeersReport>(PEERS),
+            source.answers::<EventsReport>(EVENTS)
+        )?;
         self.add(now(), statuses);
         self.peers = peers.into_iter().flat_map(|report| report.peers).collect();
         self.peers.sort_by(|one, other| one.server.cmp(&other.server));
