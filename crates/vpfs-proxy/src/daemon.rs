@@ -128,7 +128,7 @@ impl Daemon {
         let until = Instant::now() + LISTEN_PATIENCE;
         let sets_file = SetsFile::new(environment.state.clone(), first);
         let sets = sets_file.read(clock.now(), inheritance.as_deref());
-        let (mut apps, pushed) = (AppTable::new(&config), sets.apps());
+        let (mut apps, pushed) = (AppTable::new(&config), sets.apps(&config.owners));
         apps.push(clock.now(), Arc::clone(&pushed));
         let (mut outbox, incoming) = Outbox::between(servers);
         let prepared = Prepared::new(&config, servers, &clock, (&names, until), inheritance.as_deref_mut()).await?;

@@ -1,12 +1,13 @@
 //! Gives each change of addresses, ids and pushed applications to the daemon, reports what is missing, and keeps what
 //! is known.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use vpfs_config::sets::{Put, Refusal, Set, SetName, SetText, Sets, difference};
+use vpfs_config::sets::{Overlap, Put, Refusal, Set, SetName, SetText, Sets, difference};
 use vpfs_config::{AppTable, Config, PushedApps};
 use vpfs_core::ServerId;
 
@@ -21,6 +22,9 @@ use crate::state_dir::StateDir;
 const LOOK: Duration = Duration::from_secs(1);
 /// How long the id of a pushed application that is gone stays unused: longer than any connection looks at older rules.
 const REST: Duration = Duration::from_secs(60);
+
+/// Pairs of owners of which the log says at most that they have the same clients.
+const TOLD: usize = 1000;
 
 /// Keeps the daemon's rules in step with the configuration, with what its names stand for, and with pushed
 /// applications.
@@ -39,11 +43,29 @@ pub(crate) struct Current {
     config: Arc<Config>,
     sets: Sets,
     pushed: Arc<PushedApps>,
+    /// The owners of which the log says that their applications have the same clients.
+    told: BTreeSet<[String; 2]>,
 }
 
 impl Current {
     pub(crate) fn new(config: Arc<Config>, sets: Sets, pushed: Arc<PushedApps>) -> Self {
-        Self { config, sets, pushed }
+        Self { config, sets, pushed, told: BTreeSet::new() }
+    }
+
+    /// Says once of each two owners that clients belong to applications of both.
+    fn tell_overlaps(&mut self, name: &SetName) {
+        for overlap in self.sets.overlaps(name, &self.config.owners) {
+            if self.told.len() < TOLD && self.told.insert(overlap.owners().map(str::to_owned)) {
+                let Overlap { first, second, common } = overlap;
+                tracing::warn!(
+                    first,
+                    second,
+                    common,
+                    "owners have pushed applications with the same clients, which the first one gets: the order of \
+                     [[owner]] decides; `vpfs app which` shows it for a client"
+                );
+            }
+        }
     }
 }
 
@@ -75,7 +97,13 @@ impl Follower {
         self.names.want(&newer, &self.own);
         self.accounts.want(&newer);
         current.config = newer;
-        self.shared.replace(self.rules(&current), update);
+        // Owners may rank otherwise.
+        current.pushed = current.sets.apps(&current.config.owners);
+        let (now, pushed) = (self.shared.clock.now(), Arc::clone(&current.pushed));
+        self.shared.replace(self.rules(&current), |apps, gates| {
+            apps.push(now, pushed);
+            update(apps, gates);
+        });
     }
 
     /// Addresses or ids have changed.
@@ -86,14 +114,15 @@ impl Follower {
     }
 
     /// Replaces a set, which changes nothing for applications that stay as they are; `by` says who asked for it.
-    pub(crate) fn put(&self, name: SetName, set: Set, by: &str) -> Result<Put, Refusal> {
+    pub(crate) fn put(&self, name: &SetName, set: Set, by: &str) -> Result<Put, Refusal> {
         let mut current = self.current();
-        let changes = difference(current.sets.apps_of(&name), &set.text.apps);
-        let (shown, apps, ttl) = (name.to_string(), set.text.apps.len(), set.ttl);
-        let put = current.sets.put(self.shared.clock.now(), name, set)?;
+        let changes = difference(current.sets.apps_of(name), &set.text.apps);
+        let (apps, ttl) = (set.text.apps.len(), set.ttl);
+        let put = current.sets.put(self.shared.clock.now(), name.clone(), set)?;
         if put == Put::Replaced {
             self.apply(&mut current);
-            tracing::info!(set = shown, by, changes, apps, ?ttl, "applications were pushed");
+            tracing::info!(set = %name, by, changes, apps, ?ttl, "applications were pushed");
+            current.tell_overlaps(name);
         }
         Ok(put)
     }
@@ -126,7 +155,7 @@ impl Follower {
 
     /// Sets have changed.
     fn apply(&self, current: &mut Current) {
-        current.pushed = current.sets.apps();
+        current.pushed = current.sets.apps(&current.config.owners);
         let (now, pushed) = (self.shared.clock.now(), Arc::clone(&current.pushed));
         self.shared.replace(self.rules(current), |apps, gates| {
             for app in apps.push(now, pushed) {

@@ -17,14 +17,14 @@ pub struct Pushes(pub(crate) Arc<Follower>);
 
 impl Pushes {
     /// Replaces an owner's set, and keeps it; the caller has checked who asks, which `by` says for the log. Clients
-    /// belong to its applications with their next requests.
+    /// belong to its applications at once, also with requests that wait.
     ///
     /// # Errors
     /// See [`Refusal`]; nothing is changed then.
     pub async fn put(&self, name: SetName, set: Set, by: String) -> Result<Put, Refusal> {
         let follower = Arc::clone(&self.0);
         // Indexing thousands of jobs takes milliseconds.
-        let put = tokio::task::spawn_blocking(move || follower.put(name, set, &by)).await;
+        let put = tokio::task::spawn_blocking(move || follower.put(&name, set, &by)).await;
         let put = put.unwrap_or_else(|_| Err(Refusal::Full("a bug in vpfs; its log says where".into())))?;
         self.keep().await;
         Ok(put)

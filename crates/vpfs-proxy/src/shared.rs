@@ -297,7 +297,7 @@ mod tests {
         let set = Set::check(SetText { version: 1, ttl: "1h".into(), apps: jobs.map(app).collect() }).unwrap();
         let mut sets = Sets::default();
         sets.put(shared.clock.now(), SetName::parse("slurm").unwrap(), set).unwrap();
-        let pushed = sets.apps();
+        let pushed = sets.apps(&[]);
         let rules = Rules::new(config, Arc::clone(&pushed), &|_| Vec::new(), &|_| None);
         shared.replace(rules, |apps, _| drop(apps.push(shared.clock.now(), pushed)));
     }

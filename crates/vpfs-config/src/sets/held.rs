@@ -10,6 +10,9 @@ use vpfs_core::Time;
 use super::set::{AppText, Set, SetText};
 use crate::names::SetName;
 use crate::vpfs_toml::app_entry::{AppEntry, Charge, Place};
+use crate::vpfs_toml::apps::App;
+use crate::vpfs_toml::overlaps::Clients;
+use crate::vpfs_toml::owners::Owner;
 use crate::vpfs_toml::pushed::PushedApps;
 
 /// The sets of all owners, each until it expires. Times are since 1970, so that they hold over restarts.
@@ -41,6 +44,27 @@ pub enum Refusal {
     /// There would be too much, or an application twice: the reason.
     Full(String),
 }
+
+/// Two applications of different owners that may have the same client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overlap {
+    /// The one that gets it.
+    pub first: String,
+    /// The other one.
+    pub second: String,
+    /// A client of both.
+    pub common: String,
+}
+
+impl Overlap {
+    /// The owners of both.
+    pub fn owners(&self) -> [&str; 2] {
+        [&self.first, &self.second].map(|app| app.split_once(':').map_or(&app[..], |(owner, _)| owner))
+    }
+}
+
+/// Pairs of applications that are compared when a set changes.
+const COMPARISONS: usize = 100_000;
 
 /// A set in a file.
 #[derive(Serialize, Deserialize)]
@@ -122,9 +146,18 @@ impl Sets {
         self.by_name.iter().map(move |(name, held)| (name, &held.set.text, held.expires.since(now)))
     }
 
-    /// All their applications, by set and in order.
-    pub fn apps(&self) -> Arc<PushedApps> {
-        Arc::new(PushedApps::new(self.by_name.iter().flat_map(|(name, held)| {
+    /// All sets in the order in which their applications count: those whose owner is not listed, which root or the
+    /// proxy's own user has pushed, then as their owners are listed in the file; those of one owner by name.
+    fn ranked(&self, owners: &[Owner]) -> Vec<(&SetName, &Held)> {
+        let rank = |name: &SetName| owners.iter().position(|owner| owner.name == name.owner());
+        let mut ranked: Vec<_> = self.by_name.iter().collect();
+        ranked.sort_by_key(|(name, _)| (rank(name), *name));
+        ranked
+    }
+
+    /// All their applications, by the rank of their `owners` in the file, set, and order in it.
+    pub fn apps(&self, owners: &[Owner]) -> Arc<PushedApps> {
+        Arc::new(PushedApps::new(self.ranked(owners).into_iter().flat_map(|(name, held)| {
             let owner = name.owner();
             held.set.apps.iter().zip(&held.set.text.apps).map(move |(app, text)| {
                 let name = format!("{owner}:{}", app.name);
@@ -133,6 +166,37 @@ impl Sets {
                 (AppEntry { name, is_automatic: true, charge, share, policy: app.policy() }, &app.rule)
             })
         })))
+    }
+
+    /// Where applications of the set of this name and of other owners may have the same client; at most one of each
+    /// owner. O(applications), and so many comparisons that it takes milliseconds at most: beyond those, no more are
+    /// found.
+    pub fn overlaps(&self, name: &SetName, owners: &[Owner]) -> Vec<Overlap> {
+        let ranked = self.ranked(owners);
+        let Some(place) = ranked.iter().position(|(known, _)| *known == name) else { return Vec::new() };
+        let apps = |at: usize| ranked[at].1.set.apps.iter();
+        let own: Vec<(&App, Clients<'_>)> = apps(place).map(|app| (app, Clients::of(&app.rule))).collect();
+        let (mut found, mut left) = (Vec::<Overlap>::new(), COMPARISONS);
+        'others: for (at, (other, _)) in ranked.iter().enumerate() {
+            let is_known = |overlap: &Overlap| overlap.owners().contains(&other.owner());
+            if other.owner() == name.owner() || found.iter().any(is_known) {
+                continue;
+            }
+            for app in apps(at) {
+                let clients = Clients::of(&app.rule);
+                for (own, rule) in &own {
+                    let Some(fewer) = left.checked_sub(1) else { break 'others };
+                    left = fewer;
+                    let Some(common) = rule.common_with(&clients) else { continue };
+                    let own = format!("{}:{}", name.owner(), own.name);
+                    let theirs = format!("{}:{}", other.owner(), app.name);
+                    let (first, second) = if place < at { (own, theirs) } else { (theirs, own) };
+                    found.push(Overlap { first, second, common });
+                    continue 'others;
+                }
+            }
+        }
+        found
     }
 
     /// What [`Sets::from_json`] reads.
@@ -198,7 +262,7 @@ mod tests {
     }
 
     fn names(sets: &Sets) -> Vec<String> {
-        let apps = sets.apps();
+        let apps = sets.apps(&[]);
         (0..apps.len()).filter_map(|index| Some(apps.get(index)?.name.clone())).collect()
     }
 
@@ -261,5 +325,51 @@ mod tests {
         for cut in 1..json.len() {
             assert!(Sets::from_json(secs(106), &json.as_bytes()[..cut]).is_err(), "cut at {cut}");
         }
+    }
+
+    fn pushed(name: &str, client: &str, uids: &[u32]) -> Set {
+        let uids = uids.iter().map(|uid| IdText::One(*uid)).collect();
+        let app = AppText { name: name.into(), clients: vec![client.into()], uids, ..AppText::default() };
+        Set::check(SetText { version: 1, ttl: "10s".into(), apps: vec![app] }).unwrap()
+    }
+
+    /// Symptom: an owner `fake` pushed an application for 0.0.0.0/0, and had all clients of `slurm`. Cause: owners
+    /// ranked by the alphabet.
+    #[test]
+    fn owners_rank_as_they_are_listed() {
+        let mut sets = Sets::default();
+        let sets_of = [("fake", "0.0.0.0/0"), ("slurm", "10.0.0.1"), ("admin.x", "10.0.0.9"), ("slurm.b", "10.0.0.2")];
+        for (set, client) in sets_of {
+            let app = if set == "slurm.b" { "2" } else { "1" };
+            sets.put(secs(0), name(set), pushed(app, client, &[])).unwrap();
+        }
+        let owner = |name: &str| Owner { name: name.to_owned(), token: "token".into() };
+        let order = |owners: &[Owner]| {
+            let apps = sets.apps(owners);
+            (0..apps.len()).map(|index| apps.get(index).unwrap().name.clone()).collect::<Vec<_>>()
+        };
+        let listed = [owner("slurm"), owner("fake")];
+        assert_eq!(order(&listed), ["admin:1", "slurm:1", "slurm:2", "fake:1"], "who is not listed is root");
+        assert_eq!(order(&[owner("fake"), owner("slurm")]), ["admin:1", "fake:1", "slurm:1", "slurm:2"]);
+        let overlaps = |set: &str| sets.overlaps(&name(set), &listed);
+        let with =
+            |first: &str, common: &str| Overlap { first: first.into(), second: "fake:1".into(), common: common.into() };
+        assert_eq!(overlaps("slurm"), [with("slurm:1", "client 10.0.0.1")]);
+        assert_eq!(overlaps("fake"), [with("admin:1", "client 10.0.0.9"), with("slurm:1", "client 10.0.0.1")]);
+        assert_eq!(sets.overlaps(&name("fake"), &[owner("fake")])[1].first, "slurm:1", "it is root's");
+    }
+
+    #[test]
+    fn applications_overlap_if_one_client_can_belong_to_both() {
+        let overlap = |one: (&str, &[u32]), other: (&str, &[u32])| {
+            let mut sets = Sets::default();
+            sets.put(secs(0), name("a"), pushed("1", one.0, one.1)).unwrap();
+            sets.put(secs(0), name("b"), pushed("1", other.0, other.1)).unwrap();
+            sets.overlaps(&name("b"), &[]).pop().map(|overlap| overlap.common)
+        };
+        assert_eq!(overlap(("10.0.0.0/24", &[]), ("10.0.0.7", &[1])).as_deref(), Some("client 10.0.0.7"));
+        assert_eq!(overlap(("10.0.0.0/24", &[1]), ("10.0.0.7", &[2])), None, "other users");
+        assert_eq!(overlap(("10.0.0.0/24", &[]), ("10.0.1.7", &[])), None, "other hosts");
+        assert_eq!(overlap(("0.0.0.0/0", &[]), ("::/0", &[])).as_deref(), Some("all clients"));
     }
 }

@@ -9,7 +9,7 @@ mod set;
 
 pub use crate::names::SetName;
 pub use difference::difference;
-pub use held::{Put, Refusal, Sets};
+pub use held::{Overlap, Put, Refusal, Sets};
 pub use set::{AppText, IdText, Set, SetText};
 
 pub use crate::vpfs_toml::paths::check_share;

@@ -23,7 +23,7 @@ pub(crate) mod limits;
 pub(crate) mod manual;
 pub(crate) mod metrics;
 pub(crate) mod network;
-mod overlaps;
+pub(crate) mod overlaps;
 mod owner_keys;
 pub(crate) mod owners;
 pub(crate) mod paths;

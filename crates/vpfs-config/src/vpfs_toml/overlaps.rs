@@ -43,19 +43,23 @@ pub(crate) fn warn(root: &Table<'_>, apps: &Apps) {
     }
 }
 
-/// What a rule matches: all three sets, where `None` is everybody.
-struct Clients<'a>([Option<Set<'a>>; 3]);
+/// What a rule matches: all these sets, where `None` is everybody.
+pub(crate) struct Clients<'a>([Option<Set<'a>>; PARTS]);
+
+/// Hosts, users, groups and jobs.
+const PARTS: usize = 4;
 
 impl<'a> Clients<'a> {
-    fn of(rule: &'a Rule) -> Self {
+    pub(crate) fn of(rule: &'a Rule) -> Self {
         let ids = |ids: &Ids| Set::of_ids(ids);
         let hosts = rule.clients.as_ref().map(Set::of_hosts);
-        let sets = [hosts, rule.uids.as_ref().map(ids), rule.gids.as_ref().map(ids)];
+        let [uids, gids, jobs] = [&rule.uids, &rule.gids, &rule.jobs].map(|list| list.as_ref().map(ids));
+        let sets = [hosts, uids, gids, jobs];
         Self(sets.map(|set| set.filter(|set| !set.is_everybody())))
     }
 
     fn has_all_of(&self, other: &Self) -> bool {
-        (0..3).all(|part| self.covers(other, part))
+        (0..PARTS).all(|part| self.covers(other, part))
     }
 
     fn covers(&self, other: &Self, part: usize) -> bool {
@@ -68,15 +72,29 @@ impl<'a> Clients<'a> {
 
     /// Several rules that together have all of this one, if they differ from it in one part only.
     fn parts_before<'n>(&self, before: &[(&'n str, Self)]) -> Option<Vec<&'n str>> {
-        (0..3).find_map(|part| {
+        (0..PARTS).find_map(|part| {
             let own = self.0[part].as_ref()?;
-            let others = |rule: &Self| (0..3).all(|other| other == part || rule.covers(self, other));
+            let others = |rule: &Self| (0..PARTS).all(|other| other == part || rule.covers(self, other));
             let parts: Vec<_> = before.iter().filter(|(_, rule)| others(rule)).collect();
             let sets = parts.iter().filter_map(|(name, rule)| Some((*name, rule.0[part].as_ref()?)));
             let sets: Vec<_> = sets.filter(|(_, set)| set.shared_with(own).is_some()).collect();
             let all = Set::union(sets.iter().map(|(_, set)| *set));
             all.has_all_of(own).then(|| sets.into_iter().map(|(name, _)| name).collect())
         })
+    }
+
+    /// Something that both rules may match, such as `client 10.1.2.3`, or `None` if nothing can.
+    pub(crate) fn common_with(&self, other: &Self) -> Option<String> {
+        let mut common = None;
+        for (kind, pair) in ["client", "user", "group", "job"].into_iter().zip(self.0.iter().zip(&other.0)) {
+            let of_both = match pair {
+                (Some(own), Some(other)) => Some(own.shared_with(other)?),
+                (Some(one), None) | (None, Some(one)) => one.shared_with(one),
+                (None, None) => None,
+            };
+            common = common.or(of_both.map(|of_both| format!("{kind} {of_both}")));
+        }
+        Some(common.unwrap_or_else(|| "all clients".to_owned()))
     }
 
     /// Something that both rules match, if they have the same parts and neither is an exception from the other.

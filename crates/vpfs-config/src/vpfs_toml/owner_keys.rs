@@ -7,7 +7,10 @@ pub(crate) const OWNER: Section = Section {
     header: "[[owner]]",
     doc: "Who may push applications to a running proxy ([jobs of Slurm](guide/slurm.md), `vpfs app`). Root and the proxy's \
           own user always may, at its socket; everybody else, and all who come by TCP, must be listed here. An owner \
-          changes nothing but its own sets. Rules of `[[app]]` go before pushed ones.",
+          changes nothing but its own sets. Rules of `[[app]]` go before pushed ones. Of several owners whose \
+          applications have the same client, the one that is listed first gets it; sets of owners that are not listed, \
+          which root or the proxy's user has pushed, go before them. The log says so once, and `vpfs app which` for a \
+          client.",
     keys: &[
         Tunable::new(
             "name",

@@ -66,6 +66,11 @@ impl PushedApps {
         self.first([self.by_address.get(&client.ip), by_uid], |matcher| matcher.matches(client))
     }
 
+    /// The positions of all applications that match a client. O(applications).
+    pub fn matching(&self, client: &Client<'_>) -> impl Iterator<Item = usize> {
+        self.matchers.iter().enumerate().filter(|(_, matcher)| matcher.matches(client)).map(|(index, _)| index)
+    }
+
     /// The same for a program that uses a mount. O(those of its job or its user, and those with networks).
     pub(crate) fn find_program(&self, program: &Program<'_>) -> Option<usize> {
         let by_job = program.job().and_then(|job| self.by_job.get(&job));

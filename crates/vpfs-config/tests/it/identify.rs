@@ -260,7 +260,7 @@ fn sets(apps: &[(&str, u32, &str)]) -> Sets {
 #[test]
 fn pushed_applications_come_after_those_of_the_file() {
     let config = config("[[app]]\nname = \"login\"\nclients = \"10.0.0.1\"\n");
-    let pushed = sets(&[("1", 4, "10.0.0.1"), ("2", 2, "10.0.0.2")]).apps();
+    let pushed = sets(&[("1", 4, "10.0.0.1"), ("2", 2, "10.0.0.2")]).apps(&[]);
     let identify = config.resolve(&|_| Vec::new()).with(pushed.clone());
     let mut table = AppTable::new(&config);
     assert_eq!(table.push(Time::ZERO, pushed), [], "nobody is here yet");
@@ -277,7 +277,7 @@ fn pushed_applications_keep_their_ids_until_they_are_gone() {
     let config = config("");
     let mut table = AppTable::new(&config);
     let push = |table: &mut AppTable, apps: &[(&str, u32, &str)]| {
-        let pushed = sets(apps).apps();
+        let pushed = sets(apps).apps(&[]);
         let changed = table.push(Time::ZERO, pushed.clone());
         (config.resolve(&|_| Vec::new()).with(pushed), changed)
     };

@@ -57,7 +57,7 @@ fn jobs_that_were_pushed_have_their_weights() {
         {"name": "bob", "uids": [1001]}]}"#;
     let mut sets = Sets::default();
     sets.put(Time::ZERO, SetName::parse("slurm").unwrap(), Set::parse(json.as_bytes()).unwrap()).unwrap();
-    let who = config.resolve(&|_| Vec::new()).with(sets.apps());
+    let who = config.resolve(&|_| Vec::new()).with(sets.apps(&[]));
     let of = |uid, job: u32| {
         let cgroup = format!("/slurm/uid_{uid}/job_{job}/step_0");
         who.identify_program(&Program { uid, cgroup: &cgroup, ..SOMEBODY })

@@ -80,7 +80,7 @@ struct Pushed {
 }
 
 impl Pushed {
-    fn of(mut told: Vec<PushedSets>) -> Result<Self, String> {
+    fn of(mut told: Vec<PushedSets>, config: &Config) -> Result<Self, String> {
         let apps = |told: &PushedSets| {
             told.sets.iter().map(|set| (set.set.clone(), set.text.apps.clone())).collect::<Vec<_>>()
         };
@@ -92,7 +92,7 @@ impl Pushed {
             let checked = Set::check(text.clone())?;
             held.put(Time::ZERO, set.clone(), checked).map_err(|refusal| refusal.to_string())?;
         }
-        Ok(Self { apps: held.apps(), sets, doubt: doubt.to_owned() })
+        Ok(Self { apps: held.apps(&config.owners), sets, doubt: doubt.to_owned() })
     }
 
     /// What was pushed under this name.
@@ -146,7 +146,7 @@ impl Which {
     /// What proxies have. A file may be looked at where none runs.
     fn pushed(&self, config: &Config) -> Result<Pushed, Exit> {
         match runtime()?.block_on(self.asking.answers::<PushedSets>(config)) {
-            Ok(answers) => Pushed::of(answers.told()).map_err(Exit::Failed),
+            Ok(answers) => Pushed::of(answers.told(), config).map_err(Exit::Failed),
             Err(Exit::Usage(problem)) => Err(Exit::Usage(problem)),
             Err(_) => {
                 let doubt = "no proxy answers here: pushed applications, such as jobs, are not known".to_owned();
@@ -213,7 +213,11 @@ fn explained(config: &Config, client: &Client<'_>, known: &Known, pushed: &Pushe
         }
         Identity::Pushed(index) => {
             let name = pushed.apps.get(index).map(|app| app.name.clone()).unwrap_or_default();
-            let why = pushed.text(&name).map(|(set, app)| of_pushed(set, app)).unwrap_or_default();
+            let mut why = pushed.text(&name).map(|(set, app)| of_pushed(set, app)).unwrap_or_default();
+            for other in pushed.apps.matching(client).filter(|other| *other != index) {
+                let other = pushed.apps.get(other).map_or("", |app| &app.name);
+                let _ = write!(why, "\n  goes before {other}, to which it would belong as well");
+            }
             (name, why)
         }
     };
@@ -322,7 +326,7 @@ mod tests {
         let json = br#"{"version": 1, "ttl": "1h", "apps": [{"name": "4711", "share": "bio", "weight": 4, "clients": ["10.7.0.1"]}]}"#;
         let text = Set::parse(json).unwrap().text;
         let set = PushedSet { set: vpfs_config::sets::SetName::parse("slurm").unwrap(), left_seconds: 9.0, text };
-        let pushed = Pushed::of(vec![PushedSets { servers: vec!["s1".to_owned()], sets: vec![set] }]).unwrap();
+        let pushed = Pushed::of(vec![PushedSets { servers: vec!["s1".to_owned()], sets: vec![set] }], &config).unwrap();
         let client = Client { listener, ip: ip.parse().unwrap(), uid, gids, machine: "", op: OpKind::Write };
         explained(&config, &client, &known, &pushed)
     }
@@ -362,5 +366,23 @@ mod tests {
         let job = explain("off", ("10.7.0.1", Some(2), &[]), 0);
         let why = "pushed in the set slurm: clients = 10.7.0.1, share = bio, weight = 4";
         assert!(job.starts_with(&format!("slurm:4711\n  {why}\n  not root: ")), "{job}");
+    }
+
+    #[test]
+    fn of_two_owners_the_one_that_is_listed_first_has_the_client() {
+        let owners = "[[owner]]\nname = \"slurm\"\ntoken = \"t\"\n[[owner]]\nname = \"fake\"\ntoken = \"t\"\n";
+        let config = Config::parse("f", &format!("{TEXT}{owners}")).unwrap();
+        let set = |name: &str, clients: &str| {
+            let json = format!(r#"{{"version": 1, "ttl": "1h", "apps": [{{"name": "1", "clients": ["{clients}"]}}]}}"#);
+            let text = Set::parse(json.as_bytes()).unwrap().text;
+            PushedSet { set: vpfs_config::sets::SetName::parse(name).unwrap(), left_seconds: 9.0, text }
+        };
+        let sets = vec![set("fake", "0.0.0.0/0"), set("slurm", "10.7.0.1")];
+        let pushed = Pushed::of(vec![PushedSets { servers: vec!["s1".to_owned()], sets }], &config).unwrap();
+        let known = Known { hosts: Names::from([]), accounts: BTreeMap::new() };
+        let ip = "10.7.0.1".parse().unwrap();
+        let client = Client { listener: 0, ip, uid: None, gids: &[], machine: "", op: OpKind::Read };
+        let text = explained(&config, &client, &known, &pushed);
+        assert!(text.starts_with("slurm:1\n") && text.contains("goes before fake:1"), "{text}");
     }
 }
