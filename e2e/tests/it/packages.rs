@@ -8,6 +8,7 @@ use vpfs_e2e::requirements::are_present;
 use vpfs_e2e::{Machine, await_some, proxy_config, run, vpfs};
 
 const UNIT: &str = "vpfs-proxy.service";
+const AGENT: &str = "vpfs-slurm.service";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Operations that go on until the upgrade is complete; its end is that of the first one that fails.
@@ -21,6 +22,8 @@ struct Kind {
     install: &'static str,
     upgrade: &'static str,
     remove: &'static str,
+    /// Runs what it does after an installation.
+    configure: &'static str,
 }
 
 #[test]
@@ -32,6 +35,7 @@ fn debian_package() {
             install: "dpkg --install",
             upgrade: "dpkg --install",
             remove: "dpkg --purge vpfs",
+            configure: "/var/lib/dpkg/info/vpfs.postinst configure",
         });
     }
 }
@@ -46,6 +50,7 @@ fn rpm_package() {
             install: "rpm --install --nodeps",
             upgrade: "rpm --upgrade --nodeps",
             remove: "rpm --erase vpfs",
+            configure: "sh -ec \"$(rpm --query --queryformat %{POSTIN} vpfs)\" post 1",
         });
     }
 }
@@ -88,9 +93,14 @@ fn is_installed_upgraded_and_removed(kind: &Kind) {
     machine.run("systemd-analyze verify vpfs-slurm.service; test -e /usr/share/doc/vpfs/examples/jobs/pbs_hook.py");
     machine.run("id vpfs; test -d /etc/vpfs; man --where vpfs-proxy; test ! -e /run/vpfs");
     assert_eq!(machine.property(UNIT, "ActiveState"), "inactive", "nothing is configured yet");
+    // As in an image that is being built.
+    let without_proc = format!("umount --lazy /proc; rmdir /etc/vpfs; {}; test -d /etc/vpfs", kind.configure);
+    std::fs::write(dir.path().join("without-proc"), without_proc).expect("a file");
+    machine.run("unshare --mount sh -e /mnt/without-proc");
 
     start(&machine, dir.path());
-    let first = machine.property(UNIT, "MainPID");
+    start_agent(&machine);
+    let [first, first_agent] = [UNIT, AGENT].map(|unit| machine.property(unit, "MainPID"));
     assert_eq!(machine.run(&format!("ps -o user= -p {first}")).trim(), "vpfs");
 
     std::thread::scope(|scope| {
@@ -105,15 +115,22 @@ fn is_installed_upgraded_and_removed(kind: &Kind) {
     assert_eq!(log(&machine, "--identifier=vpfs --priority=warning"), "");
     let second = machine.property(UNIT, "MainPID");
     assert_ne!(first, second);
+    await_some(PATIENCE, || match (machine.property(AGENT, "MainPID"), machine.property(AGENT, "ActiveState")) {
+        (pid, state) if pid == first_agent || state != "active" => Err(format!("{pid} {state}")),
+        _ => Ok(()),
+    });
 
     is_watched(&machine, &second);
 
     machine.run(kind.remove);
     machine.run("test ! -e /usr/bin/vpfs; test ! -e /usr/lib/systemd/system/vpfs-proxy.service");
     machine.run("test -e /etc/vpfs/vpfs.toml");
-    let state = machine.output(&format!("systemctl is-active {UNIT}"));
-    let state = String::from_utf8_lossy(&state.stdout).trim().to_owned();
-    assert_eq!(state, "inactive", "{}", log(&machine, "--lines=12"));
+    machine.run("test -z \"$(find /etc/systemd/system -type l -name 'vpfs-*')\"");
+    for unit in [UNIT, AGENT] {
+        let state = machine.output(&format!("systemctl is-active {unit}"));
+        let state = String::from_utf8_lossy(&state.stdout).trim().to_owned();
+        assert_eq!(state, "inactive", "{unit} {}", log(&machine, "--lines=12"));
+    }
     assert!(!machine.output("pidof vpfs").stdout.is_empty(), "the servers are not the package's");
 }
 
@@ -128,6 +145,14 @@ fn start(machine: &Machine, dir: &Path) {
     machine.run("cp /mnt/vpfs /opt/vpfs");
     machine.run("systemd-run --unit=servers /opt/vpfs serve --servers 1 --listen 127.0.0.1:6334");
     machine.run(&format!("systemctl daemon-reload; systemctl enable --now {UNIT}"));
+}
+
+/// Starts something in place of the agent, which needs Slurm.
+fn start_agent(machine: &Machine) {
+    let directory = format!("/etc/systemd/system/{AGENT}.d");
+    let unit = "[Service]\\nType=simple\\nUser=root\\nExecStart=\\nExecStart=sleep 10000\\n";
+    machine.run(&format!("mkdir -p {directory}; printf '{unit}' >{directory}/test.conf"));
+    machine.run(&format!("systemctl daemon-reload; systemctl enable --now {AGENT}"));
 }
 
 /// The process pings, and one that hangs is replaced.

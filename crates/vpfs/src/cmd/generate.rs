@@ -35,12 +35,45 @@ fn write(directory: &Path, command: clap::Command) -> io::Result<()> {
     clap_mangen::generate_to(command, &directory)?;
     for page in fs::read_dir(directory)? {
         let page = page?.path();
-        fs::write(&page, with_lines(&fs::read_to_string(&page)?))?;
+        fs::write(&page, with_paths(&with_lines(&fs::read_to_string(&page)?)))?;
     }
     Ok(())
+}
+
+/// The page with documents where packages install them.
+fn with_paths(page: &str) -> String {
+    page.replace("docs/", "/usr/share/doc/vpfs/")
 }
 
 /// The page with examples line by line, as they are printed by `--help`.
 fn with_lines(page: &str) -> String {
     page.replace(".SH EXTRA\n", ".SH EXAMPLES\n.nf\n").replace("\nExamples:\n", "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// Symptom: pages named `docs/config.md`, which no package had.
+    #[test]
+    fn what_pages_name_is_in_the_packages() {
+        let (folder, crate_) = (tempfile::tempdir().unwrap(), Path::new(env!("CARGO_MANIFEST_DIR")));
+        write(folder.path(), crate::Cli::command()).unwrap();
+        let manifest = fs::read_to_string(crate_.join("Cargo.toml")).unwrap();
+        let mut named = 0;
+        for page in fs::read_dir(folder.path().join("man")).unwrap() {
+            let page = fs::read_to_string(page.unwrap().path()).unwrap().replace('\\', "");
+            for rest in page.split("/usr/share/doc/vpfs/").skip(1) {
+                let end = rest.find(".md").expect("a document") + ".md".len();
+                let document = &rest[..end];
+                assert!(crate_.join("../../docs").join(document).exists(), "{document}");
+                let all = document.rsplit_once('/').map_or(document.to_owned(), |(folder, _)| format!("{folder}/*.md"));
+                assert_eq!(manifest.matches(&format!("\"../../docs/{all}\"")).count(), 2, "{document}: deb and rpm");
+                named += 1;
+            }
+        }
+        assert!(named > 5, "{named}");
+    }
 }
