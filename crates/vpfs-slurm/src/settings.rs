@@ -69,14 +69,19 @@ impl Settings {
     /// All problems at once, each with its line and its remedy.
     pub fn parse(file: &str, text: &str, folder: &Path) -> Result<Self, Problems> {
         read_file(file, text, &ROOT, |root| {
-            let rules = root.tables("rule", &RULE).iter().map(Rule::read).collect();
-            read(&root.table("agent", &AGENT), folder, rules)
+            read(&root.table("agent", &AGENT), folder, read_rules(&root.tables("rule", &RULE)))
         })
     }
 
     /// The client host of a node with this address in slurm.conf.
     pub fn client_of(&self, node: &str, address: &str) -> String {
         self.clients.replace("{node}", node).replace("{address}", address)
+    }
+
+    /// Whether what a job gets depends on its account.
+    pub fn uses_accounts(&self) -> bool {
+        let has_place = |rule: &Rule| rule.share.as_ref().is_some_and(Template::has_account);
+        self.rules.iter().any(|rule| rule.account.is_some() || has_place(rule))
     }
 
     /// What a job gets that no rule matches is what the last one says.
@@ -126,12 +131,56 @@ fn read(agent: &Table<'_>, folder: &Path, rules: Vec<Rule>) -> Settings {
     }
 }
 
+/// The rules in order; refuses those that no job gets.
+fn read_rules(tables: &[Table<'_>]) -> Vec<Rule> {
+    let mut rules = Vec::<Rule>::new();
+    for table in tables {
+        let rule = Rule::read(table);
+        if let Some(index) = rules.iter().position(|earlier| earlier.covers(&rule)) {
+            table.refuse_whole(format!(
+                "no job gets it, because the rule of line {} matches all that it matches; move it before that one",
+                tables[index].line()
+            ));
+        }
+        rules.push(rule);
+    }
+    rules
+}
+
+/// Why a pattern matches nothing that is compared with the condition `key`.
+fn cannot_match(key: &str, pattern: &str) -> Option<String> {
+    // What stands in brackets is a choice of characters.
+    let literal = |c: char| !pattern.contains('[') && pattern.contains(c);
+    let (what, separators): (_, &[char]) = match key {
+        "license" => ("the names of licences, without their numbers,", &[',', ':', '@', '=', ';']),
+        "comment" => ("single words of the comment", &[',', ';']),
+        // A job has any name.
+        "name" => ("the job's name without blanks around it", &[]),
+        _ => ("one name", &[',', ';', '{', '}']),
+    };
+    let blank = if key == "name" {
+        pattern.trim() != pattern
+    } else {
+        !pattern.contains('[') && pattern.contains(char::is_whitespace)
+    };
+    let found = separators.iter().find(|c| literal(**c)).map(|c| format!("{c:?}"));
+    let found = found.or_else(|| blank.then(|| "a blank".to_owned()))?;
+    Some(format!(
+        "{pattern:?} matches no job, because it has {found} and is compared with {what}; write a list of names"
+    ))
+}
+
 impl Rule {
     fn read(table: &Table<'_>) -> Self {
         let names = |key: &str| {
             if table.has(key) && table.texts(key).is_empty() {
                 table.refuse(key, "is empty and would match no job; remove it to match all");
             }
+            table
+                .texts(key)
+                .into_iter()
+                .filter_map(|text| cannot_match(key, text))
+                .for_each(|why| table.refuse(key, why));
             table.patterns(key)
         };
         let share = table
@@ -158,6 +207,27 @@ impl Rule {
     /// The place among shares of a job.
     pub(crate) fn share_of(&self, job: &Job) -> Option<String> {
         self.share.as_ref().map(|share| share.fill(job))
+    }
+
+    /// What is compared, and with what; `*` matches whatever the first five have.
+    fn conditions(&self) -> [&Option<Patterns>; 7] {
+        [&self.account, &self.partition, &self.qos, &self.user, &self.license, &self.comment, &self.name]
+    }
+
+    /// Whether it matches each job that `other` matches, as far as patterns show it.
+    fn covers(&self, other: &Self) -> bool {
+        self.conditions().into_iter().zip(other.conditions()).enumerate().all(|(index, (own, other))| {
+            let Some(own) = own else { return true };
+            // Comments and names may have a slash, which `*` does not match.
+            if index < 5 && own.texts().any(|text| text == "*") {
+                return true;
+            }
+            let is_covered = |text: &str| {
+                let is_literal = !text.contains(['*', '?', '[']);
+                own.texts().any(|own| own == text) || is_literal && own.matches(text)
+            };
+            other.as_ref().is_some_and(|other| other.texts().all(is_covered))
+        })
     }
 
     fn matches(&self, job: &Job) -> bool {

@@ -23,6 +23,10 @@ impl Template {
         Ok(template)
     }
 
+    pub(crate) fn has_account(&self) -> bool {
+        self.0.contains("{account}")
+    }
+
     /// The text for a job. Whatever a field has, its place stays one name.
     pub(crate) fn fill(&self, job: &Job) -> String {
         let family = job.family.to_string();

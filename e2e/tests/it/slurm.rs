@@ -365,6 +365,15 @@ fn a_job_has_its_share_from_its_start_to_its_end() {
     site.await_apps(&[&[format!("{vip} x3 1 0")], &tasks[..]].concat());
     assert!(site.log().contains("cannot be told apart"), "{}", site.log());
 
+    let checked = output(site.command(&vpfs()).args(["doctor", "--json", "--config", "vpfs.toml"]));
+    let checked: Value = serde_json::from_slice(&checked.stdout).expect("JSON");
+    let checked = checked.as_array().expect("findings").iter().filter_map(|finding| {
+        let check = finding["check"].as_str()?.strip_prefix("slurm ")?;
+        Some(format!("{check} {}", finding["result"].as_str()?))
+    });
+    let expected = ["rules ok", "token ok", "reach ok", "wake ok", "prolog ok", "accounts warning", "nodes ok"];
+    assert_eq!(checked.collect::<Vec<_>>(), expected);
+
     // slurmctld is away: nothing waits, and what is known stays.
     site.slurmctld[0].signal("TERM");
     site.slurmctld[0].wait();

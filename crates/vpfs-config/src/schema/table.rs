@@ -22,7 +22,7 @@ pub struct Table<'a> {
     section: &'static Section,
     table: Option<&'a DeTable<'a>>,
     /// The line of the table's header.
-    pub(crate) line: usize,
+    line: usize,
     path: String,
 }
 
@@ -57,7 +57,15 @@ impl<'a> Table<'a> {
             let found = describe(value.get_ref());
             cx.refuse(line, path.clone(), format!("found {found}; write it as a table, {}", section.header));
         }
-        for key in table.into_iter().flat_map(DeTable::keys) {
+        for (key, value) in table.into_iter().flatten() {
+            // One table reads as a list of one, until somebody adds a second one.
+            if let (Some(Kind::List(shape)), DeValue::Table(_)) =
+                (section.key(key.get_ref()).map(|row| row.kind), value.get_ref())
+                && shape.starts_with("[[")
+            {
+                let message = format!("found one table; there may be several, so write {shape}");
+                cx.refuse(cx.line_of(key), join(&path, key.get_ref()), message);
+            }
             if section.key(key.get_ref()).is_none() {
                 let near = || did_you_mean(key.get_ref(), section.keys.iter().map(|row| row.key));
                 let meant = section.keys.iter().find(|row| row.instead_of.contains(&key.get_ref().as_ref()));
@@ -89,6 +97,16 @@ impl<'a> Table<'a> {
     /// Reports a problem with the key at its line, or at that of the table's header.
     pub fn refuse(&self, key: &str, message: impl Into<String>) {
         self.cx.refuse(self.line_of(key), self.path(key), message);
+    }
+
+    /// Reports a problem with the whole table at its header.
+    pub fn refuse_whole(&self, message: impl Into<String>) {
+        self.cx.refuse(self.line, self.path.clone(), message);
+    }
+
+    /// The line of its header.
+    pub fn line(&self) -> usize {
+        self.line
     }
 
     pub(crate) fn line_of(&self, key: &str) -> usize {

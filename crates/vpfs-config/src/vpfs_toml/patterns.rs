@@ -24,6 +24,11 @@ impl Patterns {
         self.0.iter().any(|pattern| pattern.matches_with(path, options))
     }
 
+    /// Each pattern as it was written.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(Pattern::as_str)
+    }
+
     pub(crate) fn read(table: &Table<'_>, key: &str) -> Self {
         let mut patterns = Vec::new();
         for value in table.list(key) {

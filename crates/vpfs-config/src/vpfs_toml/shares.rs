@@ -51,7 +51,7 @@ pub(super) fn read<'a>(root: &Table<'a>, capacity: Option<Capacity>) -> (Vec<Sha
         let policy = SharePolicy { weight, minimum, cap, parent: None };
         let path = read_path(&table, "name");
         let Some(path) = path else { continue };
-        if let Some(line) = lines.insert(path.clone(), table.line) {
+        if let Some(line) = lines.insert(path.clone(), table.line()) {
             table.refuse("name", format!("line {line} already has [[share]] {}; put both together", quote(&path)));
         }
         list.push(Share { path, policy });

@@ -164,10 +164,57 @@ fn a_mistake_has_its_line_and_remedy() {
         ),
         (rule("share = \"a b\""), "slurm.toml:4: rule.share: \"a b\" is not a path of shares; use 1 to 64 letters"),
         (rule("cap = \"2GB\""), "slurm.toml:4: rule.cap: \"2GB\" has an unknown unit; did you mean \"GB/s\"?"),
+        (
+            rule("license = \"fastio:2\""),
+            "slurm.toml:4: rule.license: \"fastio:2\" matches no job, because it has ':' and",
+        ),
+        (
+            rule("comment = [\"ok\", \"weight 3\"]"),
+            "slurm.toml:4: rule.comment: \"weight 3\" matches no job, because it has a",
+        ),
+        (
+            rule("qos = \"high,urgent\""),
+            "\"high,urgent\" matches no job, because it has ',' and is compared with one name",
+        ),
+        (rule("account = \"{bio,chem}\""), "matches no job, because it has ','"),
+        (rule("user = \" alice\""), "matches no job, because it has a blank"),
+        (rule("name = \"x \""), "matches no job, because it has a blank"),
         (rule("cap = \"0MB/s\""), "slurm.toml:4: rule.cap: of 0 would block all requests; remove it or raise it"),
     ] {
         assert!(found.contains(said), "{found}");
     }
+}
+
+#[test]
+fn a_rule_that_no_job_gets_is_refused() {
+    let problem = |rules: &str| {
+        let text = format!("[agent]\ntoken = \"t\"\n{rules}");
+        Settings::parse("slurm.toml", &text, Path::new("/")).map(drop).map_err(|problems| problems.to_string())
+    };
+    let line = |number: usize, by: usize| {
+        format!("slurm.toml:{number}: rule: no job gets it, because the rule of line {by} matches all that it matches")
+    };
+    for (rules, said) in [
+        ("[[rule]]\nweight = 2\n[[rule]]\nqos = \"high\"\n", line(5, 3)),
+        ("[[rule]]\nuser = \"*\"\n[[rule]]\nqos = \"high\"\n", line(5, 3)),
+        ("[[rule]]\nqos = [\"h*\", \"x\"]\n[[rule]]\nqos = [\"x\", \"high\"]\nuser = \"a\"\n", line(5, 3)),
+        ("[[rule]]\nuser = \"a\"\n[[rule]]\nname = \"b*\"\n[[rule]]\nname = \"b*\"\n", line(7, 5)),
+    ] {
+        assert!(problem(rules).as_ref().is_err_and(|found| found.starts_with(&said)), "{:?}", problem(rules));
+    }
+    for rules in [
+        "[[rule]]\nqos = \"high\"\n[[rule]]\nweight = 2\n",
+        "[[rule]]\nqos = \"high\"\nuser = \"a\"\n[[rule]]\nqos = \"high\"\n",
+        "[[rule]]\nqos = \"h*\"\n[[rule]]\nqos = [\"high\", \"low\"]\n",
+        "[[rule]]\nqos = \"h*\"\n[[rule]]\nqos = \"*h\"\n",
+        // A name may have a slash.
+        "[[rule]]\nname = \"*\"\n[[rule]]\nqos = \"high\"\n",
+    ] {
+        assert_eq!(problem(rules), Ok(()), "{rules}");
+    }
+    // One that is not in a list is the only one, and nobody can add a second one.
+    let found = problem("[rule]\nqos = \"high\"\n").unwrap_err();
+    assert_eq!(found, "slurm.toml:3: rule: found one table; there may be several, so write [[rule]]");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod cluster;
 mod finding;
 mod host;
+mod slurm;
 mod sockets;
 
 use std::cell::RefCell;
@@ -28,7 +29,8 @@ pub(super) use finding::table;
 ///
 /// Reads the configuration, asks the servers and the proxies, and looks at this host: clients that are connected to
 /// servers past their proxies, file descriptors, the packet filter, the state directory, the memory of an NFS server.
-/// Changes nothing. Some checks need root. Exits with 1 if a check fails.
+/// Where slurm.toml is in the same directory, also looks at what jobs of Slurm need for their shares. Changes nothing.
+/// Some checks need root. Exits with 1 if a check fails.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs doctor                 on each storage server, as root\n  \
@@ -93,6 +95,7 @@ impl Patient {
         findings.extend(host::firewall(&config, &here));
         findings.extend(host::state());
         findings.extend(host::write_back(&config, &here));
+        findings.extend(slurm::examine(&self.config).await);
         Ok(findings)
     }
 

@@ -15,10 +15,10 @@ use vpfs_admin::events::Events;
 use vpfs_config::LogLevel;
 use vpfs_config::sets::SetText;
 use vpfs_config::units::Span;
-use vpfs_slurm::{Job, Jobs, Reach, Unreadable, nodes_of};
+use vpfs_slurm::{Job, Jobs, Reach, Settings, Unreadable, nodes_of};
 
 use super::Rules;
-use super::files::Files;
+use super::files::{At, Files, look_at};
 use super::hosts::Hosts;
 use super::pushing::Pushing;
 use super::query;
@@ -91,14 +91,17 @@ async fn serve(files: Files) -> Result<(), Exit> {
     }
 }
 
-/// The socket at which the agent is woken. It replaces that of an earlier agent.
+/// The socket at which the agent is woken. It replaces that of an agent that has ended, and nothing else.
 fn bell(path: &Path) -> io::Result<UnixDatagram> {
     if let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty() && !parent.exists()) {
         fs::DirBuilder::new().mode(0o755).create(directory)?;
     }
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+    match look_at(path).map_err(io::Error::other)? {
+        At::Used => return Err(io::Error::other("a program receives there; is another agent running on this host?")),
+        At::Free => match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        },
     }
     let socket = UnixDatagram::bind(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
@@ -134,6 +137,8 @@ struct Reader {
 #[derive(Default)]
 struct Said {
     failure: Option<String>,
+    /// Why the agent cannot be woken.
+    deaf: Option<String>,
     unreadable: BTreeSet<Unreadable>,
     lacks: String,
 }
@@ -141,10 +146,9 @@ struct Said {
 impl Reader {
     fn new(files: Files) -> Self {
         let pushing = start(&files);
-        let bell = bell_of(&files);
         let hosts = Hosts::new(files.settings.clone());
         let (jobs, pushed, said) = (Vec::new(), Vec::new(), Said::default());
-        Self { files, pushing, bell, hosts, is_new: true, jobs, version: 0, pushed, said }
+        Self { files, pushing, bell: None, hosts, is_new: true, jobs, version: 0, pushed, said }
     }
 
     /// Reads the files again if one has changed, or somebody asks for it.
@@ -163,7 +167,7 @@ impl Reader {
                 );
                 let before = mem::replace(&mut self.files, files);
                 if before.settings.wake != self.files.settings.wake {
-                    self.bell = bell_of(&self.files);
+                    (self.bell, self.said.deaf) = (None, None);
                 }
                 (self.pushing, self.pushed) = (start(&self.files), Vec::new());
                 self.hosts.look_again(self.files.settings.clone());
@@ -177,7 +181,31 @@ impl Reader {
         }
     }
 
+    /// Each round tries again: the agent before may take some time to end.
+    fn find_bell(&mut self) {
+        let Settings { wake, interval, .. } = &self.files.settings;
+        if self.bell.is_some() {
+            return;
+        }
+        match bell(wake) {
+            Ok(bell) => {
+                if self.said.deaf.take().is_some() {
+                    tracing::info!("the agent can be woken again");
+                }
+                self.bell = Some(bell);
+            }
+            Err(error) => {
+                let (error, path, interval) = (error.to_string(), wake.display(), Span(*interval));
+                if self.said.deaf.as_ref() != Some(&error) {
+                    tracing::warn!(error, "cannot be woken at {path}; jobs are found every {interval}");
+                }
+                self.said.deaf = Some(error);
+            }
+        }
+    }
+
     async fn round(&mut self) {
+        self.find_bell();
         // Those that came meanwhile have the same answer.
         while self.bell.as_ref().is_some_and(|bell| bell.try_recv(&mut [0; 16]).is_ok()) {}
         let patience = self.files.settings.timeout;
@@ -244,14 +272,6 @@ fn start(Files { settings, config, .. }: &Files) -> Pushing {
     Pushing::start(config.clone(), settings.reach == Reach::Peers, settings.interval)
 }
 
-fn bell_of(Files { settings, .. }: &Files) -> Option<UnixDatagram> {
-    let warn = |error: &io::Error| {
-        let path = settings.wake.display();
-        tracing::warn!(%error, "cannot be woken at {path}; jobs are found every {}", Span(settings.interval));
-    };
-    bell(&settings.wake).inspect_err(warn).ok()
-}
-
 impl Said {
     /// Logs each job that cannot be read, once.
     fn tell_unreadable(&mut self, unreadable: Vec<Unreadable>) {
@@ -267,5 +287,35 @@ impl Said {
             tracing::warn!("{lacks}");
         }
         self.lacks = lacks;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    /// Symptom: `wake = "vpfs.toml"` deleted that file. Cause: whatever stood at the path of the socket was removed.
+    /// Proof: only the socket of a program that has ended is.
+    #[tokio::test]
+    async fn only_a_dead_socket_makes_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("file"), "text").unwrap();
+        fs::create_dir(path("folder")).unwrap();
+        let _others = UnixListener::bind(path("stream")).unwrap();
+        drop(UnixListener::bind(path("dead")).unwrap());
+        std::os::unix::fs::symlink(path("dead"), path("link")).unwrap();
+        for (name, said) in [("file", "than a socket"), ("folder", "than a socket"), ("link", "than a socket")] {
+            assert!(bell(&path(name)).unwrap_err().to_string().contains(said), "{name}");
+        }
+        assert!(bell(&path("stream")).unwrap_err().to_string().contains("another program"));
+        assert_eq!(fs::read_to_string(path("file")).unwrap(), "text");
+        let first = bell(&path("new/wake.sock")).unwrap();
+        assert!(bell(&path("new/wake.sock")).unwrap_err().to_string().contains("another agent"));
+        drop(first);
+        assert!(bell(&path("new/wake.sock")).is_ok());
+        assert!(bell(&path("dead")).is_ok(), "nobody has it");
     }
 }

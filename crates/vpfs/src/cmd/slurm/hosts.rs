@@ -36,7 +36,7 @@ type Addresses = Result<HashMap<String, String>, String>;
 type Slurm = Arc<dyn Fn(Duration) -> BoxFuture<'static, Addresses> + Send + Sync>;
 
 /// What is known about nodes.
-pub(super) struct Hosts {
+pub(in crate::cmd) struct Hosts {
     settings: Settings,
     slurm: Slurm,
     resolver: Resolver,
@@ -84,7 +84,7 @@ enum Answer {
 }
 
 impl Hosts {
-    pub(super) fn new(settings: Settings) -> Self {
+    pub(in crate::cmd) fn new(settings: Settings) -> Self {
         let ask = |patience: Duration| -> BoxFuture<'static, Addresses> {
             Box::pin(async move {
                 let asked = tokio::task::spawn_blocking(move || query::addresses(patience)).await;
@@ -122,7 +122,7 @@ impl Hosts {
     }
 
     /// These are the nodes of jobs from now on. Starts look-ups, and waits for none.
-    pub(super) fn want(&mut self, nodes: BTreeSet<String>) {
+    pub(in crate::cmd) fn want(&mut self, nodes: BTreeSet<String>) {
         self.nodes = nodes;
         let is_known = |node: &String| self.listed.contains_key(node) || self.unlisted.contains(node);
         if !self.nodes.iter().all(is_known) {
@@ -133,7 +133,7 @@ impl Hosts {
     }
 
     /// What is known now of a node: none, if nothing is.
-    pub(super) fn addresses(&self, node: &str) -> Vec<IpAddr> {
+    pub(in crate::cmd) fn addresses(&self, node: &str) -> Vec<IpAddr> {
         let Some(host) = self.host_of(node) else { return Vec::new() };
         match host.parse::<IpAddr>() {
             Ok(ip) => vec![ip.to_canonical()],
@@ -169,7 +169,7 @@ impl Hosts {
     }
 
     /// Waits until all that can be known is known, but for [`PATIENCE`] at most.
-    pub(super) async fn settle(&mut self) {
+    pub(in crate::cmd) async fn settle(&mut self) {
         let until = Instant::now() + PATIENCE;
         let is_open = |name: &Name| name.is_wanted && !name.is_done;
         while self.is_asking() || self.names.values().any(is_open) {

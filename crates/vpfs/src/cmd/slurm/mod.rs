@@ -9,6 +9,11 @@ mod sets;
 mod show;
 mod wake;
 
+pub(in crate::cmd) use files::{At, Files, look_at};
+pub(in crate::cmd) use hosts::Hosts;
+pub(in crate::cmd) use query::{addresses, settings_of_slurm};
+pub(in crate::cmd) use sets::{have_own_jobs, names};
+
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;

@@ -28,13 +28,27 @@ pub(super) fn jobs(patience: Duration) -> Result<Jobs, String> {
 ///
 /// # Errors
 /// As [`jobs`].
-pub(super) fn addresses(patience: Duration) -> Result<HashMap<String, String>, String> {
+pub(in crate::cmd) fn addresses(patience: Duration) -> Result<HashMap<String, String>, String> {
     ask("sinfo", &["--all", "--noheader", "--Node", "--format=%N %o"], patience, |mut out| {
         let mut bytes = Vec::new();
         out.read_to_end(&mut bytes).map_err(|error| error.to_string())?;
         let text = String::from_utf8_lossy(&bytes);
         let pair = |line: &str| line.trim().split_once(' ').map(|(node, at)| (node.to_owned(), at.trim().to_owned()));
         Ok(text.lines().filter_map(pair).collect())
+    })
+}
+
+/// The settings in slurm.conf, by name.
+///
+/// # Errors
+/// As [`jobs`].
+pub(in crate::cmd) fn settings_of_slurm(patience: Duration) -> Result<HashMap<String, String>, String> {
+    ask("scontrol", &["show", "config"], patience, |mut out| {
+        let mut bytes = Vec::new();
+        out.read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+        let pair =
+            |line: &str| line.split_once('=').map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned()));
+        Ok(String::from_utf8_lossy(&bytes).lines().filter_map(pair).collect())
     })
 }
 

@@ -83,7 +83,7 @@ fn lacks(Built { unclear, unknown_nodes, left_out, .. }: &Built) -> Vec<String> 
 }
 
 /// Whether each server gets the jobs of its node, for which no address is needed.
-pub(super) fn have_own_jobs(config: &Config) -> bool {
+pub(in crate::cmd) fn have_own_jobs(config: &Config) -> bool {
     config.servers.iter().all(Server::is_mount)
 }
 
@@ -93,7 +93,7 @@ pub(super) fn without_share(Unreadable { id, why }: &Unreadable) -> String {
     format!("{job} gets what clients without a rule get, because what squeue prints of it cannot be read: {why}")
 }
 
-fn names(all: &[String]) -> String {
+pub(in crate::cmd) fn names(all: &[String]) -> String {
     let shown = all.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
     match all.len().saturating_sub(NAMED) {
         0 => shown,
