@@ -88,7 +88,9 @@ pub(crate) const RULE: Section = Section {
             "share",
             Kind::Text("a place such as \"{account}/{user}\""),
             "The job's place among the shares; `{account}`, `{user}`, `{qos}`, `{partition}` and `{job}` (the number of \
-             the array for its tasks) are the job's. Characters that no name may have become `_`.",
+             the array for its tasks) are the job's. Characters that no name may have become `_`. Unless slurm.conf has \
+             AccountingStorageEnforce=associations, users choose their accounts: then a top-level `{account}` that is no \
+             `[[share]]` becomes `none`, except in a rule with `account`, such as `account = \"*\"` to permit all.",
         )
         .absent_means("beside all other applications"),
         Tunable::new("cap", Kind::Rate, "The job's maximum rate, as the sum over all servers.").absent_means("none"),

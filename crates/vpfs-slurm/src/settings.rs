@@ -1,6 +1,8 @@
 //! slurm.toml to validated types.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use vpfs_config::sets::SetName;
@@ -58,6 +60,8 @@ pub struct Rule {
     /// The weight of each job.
     pub weight: u32,
     share: Option<Template>,
+    /// The top-level shares that the job's account may choose; `None` for any.
+    top_level: Option<Arc<BTreeSet<String>>>,
     /// The maximum rate of each.
     pub cap: Option<Rate>,
 }
@@ -82,6 +86,23 @@ impl Settings {
     pub fn uses_accounts(&self) -> bool {
         let has_place = |rule: &Rule| rule.share.as_ref().is_some_and(Template::has_account);
         self.rules.iter().any(|rule| rule.account.is_some() || has_place(rule))
+    }
+
+    /// Whether accounts choose top-level shares, by a rule that does not say which accounts may.
+    pub fn trusts_accounts(&self) -> bool {
+        self.rules.iter().any(Rule::trusts_accounts)
+    }
+
+    /// The same where users choose their accounts themselves (`sbatch -A`), so that an invented one gets no top-level
+    /// share: only those in `known` can be chosen, unless the rule says for which accounts it is. Other jobs are as
+    /// without an account.
+    #[must_use]
+    pub fn distrusting_accounts(mut self, known: BTreeSet<String>) -> Self {
+        let known = Arc::new(known);
+        for rule in self.rules.iter_mut().filter(|rule| rule.trusts_accounts()) {
+            rule.top_level = Some(Arc::clone(&known));
+        }
+        self
     }
 
     /// What a job gets that no rule matches is what the last one says.
@@ -200,13 +221,24 @@ impl Rule {
             name: names("name"),
             weight: table.count("weight").unwrap_or(1),
             share,
+            top_level: None,
             cap,
         }
     }
 
+    fn trusts_accounts(&self) -> bool {
+        self.account.is_none() && self.share.as_ref().is_some_and(Template::begins_with_account)
+    }
+
     /// The place among shares of a job.
     pub(crate) fn share_of(&self, job: &Job) -> Option<String> {
-        self.share.as_ref().map(|share| share.fill(job))
+        let share = self.share.as_ref()?;
+        let place = share.fill(job);
+        let top = place.split('/').next().unwrap_or_default();
+        match &self.top_level {
+            Some(known) if !known.contains(top) => Some(share.fill(&Job { account: String::new(), ..job.clone() })),
+            _ => Some(place),
+        }
     }
 
     /// What is compared, and with what; `*` matches whatever the first five have.

@@ -27,6 +27,11 @@ impl Template {
         self.0.contains("{account}")
     }
 
+    /// Whether the account decides about the top-level share.
+    pub(crate) fn begins_with_account(&self) -> bool {
+        self.0.split('/').next().is_some_and(|top| top.contains("{account}"))
+    }
+
     /// The text for a job. Whatever a field has, its place stays one name.
     pub(crate) fn fill(&self, job: &Job) -> String {
         let family = job.family.to_string();

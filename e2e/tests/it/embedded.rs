@@ -218,7 +218,8 @@ fn upgrades_break_no_connection() {
                 let log = log();
                 // Of two processes, whose lines come in any order.
                 let has_all = |text: &str| log.matches(text).count() >= upgrades;
-                if has_all("took over") && has_all("the successor is ready") { Ok(()) } else { Err(log) }
+                let lines = ["the successor is ready", "took over", "cut_off="];
+                if lines.into_iter().all(has_all) { Ok(()) } else { Err(log) }
             });
             successor.follow(&log());
         }

@@ -119,6 +119,25 @@ fn the_first_rule_that_matches_decides() {
     assert_eq!(with(&|job| (job.name, job.family) = ("9_1".into(), 9)).1.unwrap(), "physics/u7/9");
 }
 
+/// Symptom: where Slurm does not check accounts, each name that a user invents (`sbatch -A`) was a new top-level share.
+#[test]
+fn an_invented_account_gets_no_top_level_share() {
+    let text = "[[rule]]\nqos = \"permitted\"\naccount = \"*\"\nshare = \"{account}\"\n\
+                [[rule]]\nqos = \"nested\"\nshare = \"batch/{account}\"\n[[rule]]\nshare = \"{account}/{user}\"\n";
+    let trusting = settings(text);
+    assert!(trusting.trusts_accounts());
+    let distrusting = trusting.clone().distrusting_accounts(["physics".to_owned()].into());
+    let share = |settings: &Settings, account: &str, qos: &str| {
+        let job = Job { account: account.into(), qos: qos.into(), ..job(1, 7, "c1") };
+        build(&[job], settings, &address).apps.remove(0).share.unwrap()
+    };
+    assert_eq!(share(&trusting, "invented", ""), "invented/u7");
+    assert_eq!(share(&distrusting, "invented", ""), "none/u7");
+    assert_eq!(share(&distrusting, "physics", ""), "physics/u7", "the configuration has it");
+    assert_eq!(share(&distrusting, "invented", "permitted"), "invented", "the rule says so");
+    assert_eq!(share(&distrusting, "invented", "nested"), "batch/invented", "all of them have one share at the top");
+}
+
 #[test]
 fn ten_thousand_jobs_fit_and_more_are_counted() {
     let jobs: Vec<Job> = (0..20_000).map(|id| job(id, 7, "c1")).collect();

@@ -12,7 +12,9 @@ use vpfs_slurm::{Reach, Settings};
 
 use super::finding::{Check, Finding};
 use crate::cmd::asking::{Answers, Asking};
-use crate::cmd::slurm::{At, Files, Hosts, addresses, have_own_jobs, look_at, names, settings_of_slurm};
+use crate::cmd::slurm::{
+    At, Files, Hosts, addresses, are_accounts_enforced, have_own_jobs, look_at, names, settings_of_slurm,
+};
 
 /// All of them, if slurm.toml is in the directory of the configuration.
 pub(super) async fn examine(config: &Path) -> Vec<Finding> {
@@ -152,11 +154,7 @@ fn accounts(told: Told<'_>, uses_accounts: bool) -> Vec<Finding> {
         Ok(told) => told,
         Err(error) => return check.skip(error, ELSEWHERE),
     };
-    let enforced = told.get("AccountingStorageEnforce").map_or("", String::as_str);
-    // The others imply associations.
-    let is_enforced = enforced.split(',').any(|word| {
-        ["associations", "limits", "qos", "safe", "wckeys", "all"].contains(&word.trim().to_lowercase().as_str())
-    });
+    let is_enforced = are_accounts_enforced(told);
     if uses_accounts && !is_enforced {
         check.warn(
             "rules go by accounts, and any user can choose one (sbatch -A)",

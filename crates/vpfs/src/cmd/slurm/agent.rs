@@ -22,7 +22,7 @@ use super::files::{At, Files, look_at};
 use super::hosts::Hosts;
 use super::pushing::Pushing;
 use super::query;
-use super::sets::{Group, Sets, have_own_jobs, without_share};
+use super::sets::{Group, Sets, have_own_jobs, with_proven_accounts, without_share};
 use crate::cmd::asking::changing::version_now;
 use crate::cmd::{runtime, systemd};
 use crate::exit::Exit;
@@ -124,6 +124,8 @@ struct Reader {
     hosts: Hosts,
     /// The files were just read, so that addresses of nodes may only be unknown because nobody looked for them.
     is_new: bool,
+    /// Whether users have only the accounts that they were given, as far as that is known.
+    are_accounts_enforced: Option<bool>,
     /// Those that were read last.
     jobs: Vec<Job>,
     /// Of the set that is being pushed, or was.
@@ -141,6 +143,8 @@ struct Said {
     deaf: Option<String>,
     unreadable: BTreeSet<Unreadable>,
     lacks: String,
+    /// Why accounts are not trusted.
+    accounts: String,
 }
 
 impl Reader {
@@ -148,7 +152,8 @@ impl Reader {
         let pushing = start(&files);
         let hosts = Hosts::new(files.settings.clone());
         let (jobs, pushed, said) = (Vec::new(), Vec::new(), Said::default());
-        Self { files, pushing, bell: None, hosts, is_new: true, jobs, version: 0, pushed, said }
+        let (bell, are_accounts_enforced) = (None, None);
+        Self { files, pushing, bell, hosts, is_new: true, are_accounts_enforced, jobs, version: 0, pushed, said }
     }
 
     /// Reads the files again if one has changed, or somebody asks for it.
@@ -171,7 +176,7 @@ impl Reader {
                 }
                 (self.pushing, self.pushed) = (start(&self.files), Vec::new());
                 self.hosts.look_again(self.files.settings.clone());
-                self.is_new = true;
+                (self.is_new, self.are_accounts_enforced) = (true, None);
             }
             Err(reason) => {
                 tracing::error!(reason, "the files were read again and are not valid; the old ones stay active");
@@ -208,6 +213,7 @@ impl Reader {
         self.find_bell();
         // Those that came meanwhile have the same answer.
         while self.bell.as_ref().is_some_and(|bell| bell.try_recv(&mut [0; 16]).is_ok()) {}
+        self.ask_about_accounts().await;
         let patience = self.files.settings.timeout;
         let read = tokio::task::spawn_blocking(move || query::jobs(patience)).await;
         match read.map_err(|error| error.to_string()).flatten() {
@@ -235,11 +241,36 @@ impl Reader {
         }
     }
 
+    /// Asks once whether Slurm checks accounts, if a rule depends on it.
+    async fn ask_about_accounts(&mut self) {
+        let Settings { timeout, .. } = self.files.settings;
+        if self.are_accounts_enforced.is_some() || !self.files.settings.trusts_accounts() {
+            return;
+        }
+        let told = tokio::task::spawn_blocking(move || query::settings_of_slurm(timeout)).await;
+        let told = told.map_err(|error| error.to_string()).flatten();
+        self.are_accounts_enforced = told.as_ref().ok().map(query::are_accounts_enforced);
+        let why = match told {
+            Ok(_) if self.are_accounts_enforced == Some(true) => String::new(),
+            Ok(_) => {
+                "slurm.conf lacks AccountingStorageEnforce=associations, so users choose their accounts".to_owned()
+            }
+            Err(error) => format!("whether users choose their accounts is not known: {error}"),
+        };
+        if !why.is_empty() && self.said.accounts != why {
+            tracing::warn!(
+                "{why}; accounts without a [[share]] share one top-level share, unless the rule says account = \"*\""
+            );
+        }
+        self.said.accounts = why;
+    }
+
     /// Lets the jobs be pushed as far as their nodes' addresses are known, unless they are already, and no other agent
     /// has pushed a later version.
     fn push(&mut self) {
         let Files { config, settings, .. } = &self.files;
-        let Sets { groups, lacks } = Sets::of(&self.jobs, config, settings, &self.hosts);
+        let settings = with_proven_accounts(settings.clone(), config, self.are_accounts_enforced == Some(true));
+        let Sets { groups, lacks } = Sets::of(&self.jobs, config, &settings, &self.hosts);
         self.said.tell(&lacks);
         let newer = self.pushing.newer();
         let is_news = |(index, group): &(usize, &Group)| self.pushed.get(*index) != Some(*group);

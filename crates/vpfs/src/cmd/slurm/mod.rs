@@ -11,7 +11,7 @@ mod wake;
 
 pub(in crate::cmd) use files::{At, Files, look_at};
 pub(in crate::cmd) use hosts::Hosts;
-pub(in crate::cmd) use query::{addresses, settings_of_slurm};
+pub(in crate::cmd) use query::{addresses, are_accounts_enforced, settings_of_slurm};
 pub(in crate::cmd) use sets::{have_own_jobs, names};
 
 use std::path::{Path, PathBuf};

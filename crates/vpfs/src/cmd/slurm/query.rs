@@ -52,6 +52,14 @@ pub(in crate::cmd) fn settings_of_slurm(patience: Duration) -> Result<HashMap<St
     })
 }
 
+/// Whether users have only the accounts that they were given, by [`settings_of_slurm`].
+pub(in crate::cmd) fn are_accounts_enforced(told: &HashMap<String, String>) -> bool {
+    let enforced = told.get("AccountingStorageEnforce").map_or("", String::as_str);
+    // The others imply associations.
+    let sufficient = ["associations", "limits", "qos", "safe", "wckeys", "all"];
+    enforced.split(',').any(|word| sufficient.contains(&word.trim().to_lowercase().as_str()))
+}
+
 fn ask<T: Send + 'static>(
     program: &str,
     args: &[&str],

@@ -82,6 +82,15 @@ fn lacks(Built { unclear, unknown_nodes, left_out, .. }: &Built) -> Vec<String> 
     lines
 }
 
+/// The rules, in which accounts choose only shares that are in the configuration unless Slurm checks accounts.
+pub(super) fn with_proven_accounts(settings: Settings, config: &Config, are_enforced: bool) -> Settings {
+    if are_enforced || !settings.trusts_accounts() {
+        return settings;
+    }
+    let top = |path: &str| path.split('/').next().unwrap_or_default().to_owned();
+    settings.distrusting_accounts(config.shares.iter().map(|share| top(&share.path)).collect())
+}
+
 /// Whether each server gets the jobs of its node, for which no address is needed.
 pub(in crate::cmd) fn have_own_jobs(config: &Config) -> bool {
     config.servers.iter().all(Server::is_mount)

@@ -10,7 +10,7 @@ use vpfs_slurm::{Jobs, nodes_of};
 
 use super::files::load_config;
 use super::hosts::Hosts;
-use super::sets::{Group, Sets, have_own_jobs, without_share};
+use super::sets::{Group, Sets, have_own_jobs, with_proven_accounts, without_share};
 use super::{Rules, load, query};
 use crate::cmd::app::{some, users};
 use crate::cmd::runtime;
@@ -41,6 +41,11 @@ impl Show {
             }
         }
         .map_err(Exit::Failed)?;
+        // A file may be of another cluster.
+        let are_enforced = self.squeue.is_some()
+            || !settings.trusts_accounts()
+            || query::settings_of_slurm(settings.timeout).is_ok_and(|told| query::are_accounts_enforced(&told));
+        let settings = with_proven_accounts(settings, &config, are_enforced);
         let runtime = runtime()?;
         let sets = runtime.block_on(async {
             let mut hosts = Hosts::new(settings.clone());
