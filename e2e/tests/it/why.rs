@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// An embedded server behind a proxy, for clients at 127.0.0.2 (*small*) and 127.0.0.3 (*large*).
 struct Site {
     dir: tempfile::TempDir,
-    server: Daemon,
+    _server: Daemon,
     proxy: Daemon,
     port: u16,
     runs: AtomicU32,
@@ -45,14 +45,7 @@ impl Site {
         command.env("STATE_DIRECTORY", dir.path().join("state"));
         let mut proxy = Daemon::start(dir.path(), "proxy", &mut command);
         proxy.await_log("ready");
-        Self { dir, server, proxy, port, runs: AtomicU32::new(0) }
-    }
-
-    /// The same server with another device, and without files.
-    fn replace_device(&mut self, device: &str) {
-        self.server.signal("TERM");
-        self.server.wait();
-        self.server = Daemon::serve(self.dir.path(), self.port..self.port + 1, &["--device", device]);
+        Self { dir, _server: server, proxy, port, runs: AtomicU32::new(0) }
     }
 
     /// A load that ends by itself, in a directory of its own.
@@ -183,21 +176,6 @@ fn a_cap_is_named() {
             let text = String::from_utf8_lossy(&site.why(&["small"]).stdout).into_owned();
             if text.contains("Its own cap of 40KB/s holds it.") { Ok(()) } else { Err(text) }
         });
-    });
-}
-
-#[test]
-fn storage_that_becomes_slower_is_named_with_the_time() {
-    let mut site = Site::start("ssd", "isolation", "");
-    run(&mut site.small("3s"));
-    site.replace_device("hdd");
-    site.beside(&[Site::small], || {
-        let is_slow =
-            |answer: &Value| answer["cause"]["kind"] == "storage" && !answer["slower"]["for_seconds"].is_null();
-        let answer = site.await_answer(is_slow);
-        assert!(seconds(&answer["slower"], "factor") > 1.5, "{answer}");
-        let text = String::from_utf8_lossy(&site.why(&["small"]).stdout).into_owned();
-        assert!(text.contains("vpfs held nothing.\nThe storage itself is slow since "), "{text}");
     });
 }
 
