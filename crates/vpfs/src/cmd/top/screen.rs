@@ -70,10 +70,12 @@ impl Screen {
     fn draw(&self, view: &View, looks: &Looks) -> io::Result<()> {
         let (width, height) = terminal::size()?;
         let mut out = io::BufWriter::new(io::stdout().lock());
-        for (row, line) in (0..height).zip(lines(view, looks, usize::from(width))) {
-            queue!(out, MoveTo(0, row), PrintStyledContent(line), Clear(ClearType::UntilNewLine), MoveTo(0, row + 1))?;
+        let mut lines = lines(view, looks, usize::from(width));
+        for row in 0..height {
+            // Before the line: after one of the full width, this would take its last character.
+            queue!(out, MoveTo(0, row), Clear(ClearType::CurrentLine))?;
+            lines.next().map_or(Ok(()), |line| queue!(out, PrintStyledContent(line)))?;
         }
-        queue!(out, Clear(ClearType::FromCursorDown))?;
         out.flush()
     }
 }
