@@ -125,9 +125,9 @@ impl ClientIdentity {
         Belonging { app: shared.assign(&origin, op), origin: Arc::new(origin) }
     }
 
-    /// The rules by which the latest request was identified.
-    pub(crate) fn generation(&self) -> u64 {
-        self.generation
+    /// Whether the rules have changed since the latest request was identified.
+    pub(crate) fn is_outdated(&self, shared: &Shared) -> bool {
+        shared.generation() != self.generation
     }
 }
 

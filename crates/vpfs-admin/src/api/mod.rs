@@ -29,6 +29,7 @@ pub struct Status {
     /// Connections of clients, of `limits.connections`.
     pub connections: Usage,
     /// Hosts with at least half of the connections that one may have at a port, at most four of each port.
+    #[serde(default)]
     pub holders: Vec<Holder>,
     /// The servers that it serves.
     pub servers: Vec<Server>,

@@ -582,11 +582,11 @@ impl Connection {
             Action::Enqueue(op, submission) => {
                 let (user, kind) = (submission.user.as_ref(), submission.kind);
                 let belonging = self.identity.app(&self.shared, user, kind);
-                let origin = Arc::clone(&belonging.origin);
                 let id = self.gate().enqueue((&self.mailbox, op), belonging, &submission);
-                // If they changed just now, the change may not have found this request.
-                if self.shared.generation() != self.identity.generation() {
-                    self.gate().reassign(id, self.shared.assign(&origin, kind));
+                // If the rules changed just now, the change may not have found this request.
+                if self.identity.is_outdated(&self.shared) {
+                    let app = self.identity.app(&self.shared, user, kind).app;
+                    self.gate().reassign(id, app);
                 }
                 self.requests.insert(op, id);
             }
