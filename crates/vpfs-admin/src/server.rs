@@ -1,8 +1,8 @@
 //! Serves HTTP: one request for each connection, within a few seconds.
 //!
-//! A connection costs a place, and only making an answer costs a permit, so whoever connects and says little, or takes
-//! its answer slowly, keeps nobody from an answer: there are few permits, each is free within milliseconds, and a
-//! newcomer gets the place of the oldest connection of whoever has most.
+//! A connection takes a place, and only making an answer takes a permit. So an idle or slow connection blocks no other:
+//! permits are few, but each is free again within milliseconds, and a new connection gets the place of the oldest one
+//! of the host that holds most.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -32,7 +32,7 @@ use crate::sets;
 
 /// Answers that are made at a time.
 const MAKING: usize = 4;
-/// Connections of those who have not sent their request.
+/// Connections that have not sent their request.
 const WAITING: Room = Room { all: 256, each: 64 };
 /// Answers that are being sent. It bounds their memory: one has up to 100 KiB for each server, and 20 KiB for each
 /// application there.
@@ -316,7 +316,7 @@ mod tests {
         }
     }
 
-    /// A door, and who connects to it.
+    /// A door, and a way to connect to it.
     struct Site {
         door: Door,
         connect: mpsc::UnboundedSender<(Holder, DuplexStream)>,

@@ -275,8 +275,8 @@ impl<W> Node<W> {
         self.pass_reports_on(now);
     }
 
-    /// All queued requests in order of arrival, with their kind and whoever waits for them: whose they are may have
-    /// changed. O(n log n) in requests in use.
+    /// All queued requests in order of arrival, with their kinds and waiters: their applications may have changed.
+    /// O(n log n) in requests in use.
     pub fn waiting(&self) -> impl Iterator<Item = (RequestKey, OpKind, &W)> {
         self.requests.all_queued().into_iter().map(|(key, entry)| (key, entry.op, &entry.waiter))
     }

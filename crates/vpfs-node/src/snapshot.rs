@@ -37,7 +37,7 @@ pub struct Snapshot {
 pub struct AppSnapshot {
     /// Its id.
     pub app: AppId,
-    /// It counts in [`Snapshot::others`] for those who look at few.
+    /// It counts in [`Snapshot::others`], for readers that show few applications.
     pub is_other: bool,
     /// The shares that it is in, the one at the top first.
     pub shares: Vec<InShare>,

@@ -57,7 +57,7 @@ impl Rights {
         Ok(Some(Credentials { uid: Uid::from_raw(uid), gid: Gid::from_raw(gid), groups: groups(pid).into() }))
     }
 
-    /// Whoever has such credentials, or we ourselves.
+    /// The user with these credentials, or the daemon itself.
     pub(crate) fn user<'a>(&'a self, credentials: Option<&'a Credentials>) -> User<'a> {
         User(self.0.as_deref().zip(credentials))
     }
@@ -84,7 +84,7 @@ impl Rights {
     }
 }
 
-/// Somebody who moves data.
+/// The user for whom data moves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct User<'a>(Option<(&'a [Gid], &'a Credentials)>);
 

@@ -49,7 +49,7 @@ impl<T> Table<T> {
 pub(crate) struct Handle {
     pub(crate) inode: Arc<Inode>,
     pub(crate) content: Content,
-    /// Who opened it, and with which rights: what the kernel writes by itself is theirs.
+    /// The program that opened it, and its rights: what the kernel writes by itself is written with these.
     pub(crate) opened_by: Caller,
     pub(crate) rights: Option<Credentials>,
     /// Kept while the file is open, as the kernel needs it.

@@ -279,7 +279,7 @@ mod tests {
         let (a, b) = (by_name(&inodes, &root, "a"), by_name(&inodes, &root, "b"));
         assert_ne!(a.number, b.number);
         assert_eq!(by_name(&inodes, &root, "a").number, a.number);
-        // Who has it open keeps it under its new name; who has the replaced one open keeps that.
+        // An open file keeps its number under its new name, and so does the open file that it replaces.
         inodes.renamed((&root, "a".as_ref()), (&root, "b".as_ref()), false);
         assert_eq!(by_name(&inodes, &root, "b").number, a.number);
         assert!(inodes.get(b.number).is_some());

@@ -40,7 +40,8 @@ impl Overlay {
             && !is_privileged(&handle.inode)
             && is_local(&handle.inode)
         {
-            // All who have the file open share it, so nobody may get more than the others: space that is reserved.
+            // All programs that have the file open share it, so it must not give any of them more rights, such as to
+            // reserved space.
             match self.rights.of_nobody(|| open(&handle.inode)) {
                 Ok(new) => handle.backing = Some(Arc::new(new)),
                 Err(error) => {
@@ -76,8 +77,8 @@ fn is_privileged(inode: &Inode) -> bool {
     fstat(&inode.fd).is_ok_and(|stat| stat.st_mode & 0o6000 != 0)
 }
 
-/// Whether the file is on a file system of this host. The kernel opens it a second time then, which any other one may
-/// refuse: it asks a server, or another program, whose answer depends on who asks, and on the mode by now.
+/// Whether the file is on a file system of this host. The kernel opens it a second time then. Other file systems may
+/// refuse that: a server or another program decides, by the caller and by the mode that the file has by now.
 fn is_local(inode: &Inode) -> bool {
     const BCACHEFS: u64 = 0xCA45_1A4E;
     const BTRFS: u64 = 0x9123_683E;

@@ -103,7 +103,8 @@ impl Overlay {
         self.rights.see(caller, || attr::of(inode))
     }
 
-    /// Who moves data of an open file: the program that asks, or, if the kernel does by itself, whoever opened it.
+    /// The rights with which data of an open file move: those of the program that asks or, if the kernel writes by
+    /// itself, those of the program that opened it.
     pub(crate) fn user_rights(&self, caller: Option<Caller>, handle: &Handle) -> Result<Option<Credentials>> {
         let by = |caller: &Caller| (caller.uid, caller.gid);
         match caller.filter(|caller| by(caller) != by(&handle.opened_by)) {

@@ -22,7 +22,7 @@ const NEEDED: CapabilitySet = CapabilitySet::SYS_ADMIN // to mount, for the kern
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::CHOWN)
     .union(CapabilitySet::FOWNER)
-    // What callers who are root may do to files.
+    // What callers with user 0 may do to files.
     .union(CapabilitySet::FSETID)
     .union(CapabilitySet::MKNOD)
     .union(CapabilitySet::SETFCAP)

@@ -15,7 +15,7 @@ use crate::workers::{Workers, start};
 /// The most bytes of writes that wait here whole.
 const HELD_MAX: usize = 1 << 30;
 /// What is kept of one beyond: the kernel tells the program that so much was written, and the program writes the rest.
-/// Whoever reads requests must never wait, since nobody else is served then.
+/// Threads that read requests must never wait, since no other request is served then.
 const HELD_PART: usize = 4096;
 
 /// Whose turn it is.
@@ -45,8 +45,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) is_divisible: bool,
 }
 
-/// Who asks for a file. Requests to an open one are charged to whoever opened it, also those that the kernel makes
-/// later.
+/// The program that asks for a file. Requests to an open file are charged to the program that opened it, also those
+/// that the kernel makes later.
 #[derive(Debug)]
 pub(crate) struct Asker {
     program: Arc<Program>,
@@ -60,7 +60,7 @@ impl Shares {
         Self { turns, programs: Programs::default(), held: Arc::default(), waiters: Waiters::start() }
     }
 
-    /// Serves a request of whoever asks, here if it may go on at once; `work` is told if it may not go on at all.
+    /// Serves a request of `asker`, in this thread if it may go on at once; `work` is told if it may not go on at all.
     pub(crate) fn serve(
         &self,
         workers: &Workers,

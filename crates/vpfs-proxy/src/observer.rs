@@ -58,7 +58,7 @@ pub struct Status {
     pub apps: Vec<AppStatus>,
     /// The servers of other processes.
     pub peers: Vec<PeerReport>,
-    /// Who holds many connections, at most four of each port.
+    /// Hosts that hold many connections, at most four per port.
     pub holders: Vec<HolderReport>,
 }
 

@@ -1,4 +1,4 @@
-//! Whose requests are.
+//! Where a request comes from, which decides about its application.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 use vpfs_core::AppId;
 use vpfs_session::User;
 
-/// Whose a request is: its application is looked for again if the rules change while it waits.
+/// Where a request comes from: its application is looked up again if the rules change while it waits.
 pub(crate) struct Origin {
     pub(crate) ip: IpAddr,
     pub(crate) listener: usize,
-    /// As the request stated, or as its host had shown when it came.
+    /// As the request stated, or the latest one of its host when it arrived.
     pub(crate) user: Option<Arc<User>>,
 }
 

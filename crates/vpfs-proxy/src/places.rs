@@ -1,5 +1,5 @@
-//! Bounds connections of those who have not shown yet that they may take more: in all, and of each host. A newcomer
-//! gets in whatever others hold: it takes the place of the oldest connection of whoever holds most.
+//! Bounds connections that have not authenticated or asked for anything yet, in total and per host. A new connection is
+//! admitted however many others hold: it takes the place of the oldest connection of the host that holds most.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// Who has connections.
+/// The owner of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Holder {
     /// A host, by its address.
@@ -43,7 +43,7 @@ pub struct Room {
     pub each: usize,
 }
 
-/// Places of connections by who has them. Copies share them. Each operation costs O(connections).
+/// Places of connections by holder. Copies share them. Each operation costs O(connections).
 #[derive(Clone)]
 pub struct Places {
     room: Room,
@@ -102,7 +102,7 @@ impl Places {
         Some(Place { places: self.clone(), holder, number, lost: Some(lost) })
     }
 
-    /// Those who have at least half of what one may have, with their number; the first ones have most.
+    /// Holders of at least half of what one may have, with the number of their connections, most first.
     pub fn holders(&self) -> Vec<(Holder, usize)> {
         let state = self.state();
         let counts = state.taken.iter().map(|(holder, places)| (*holder, places.len()));
@@ -130,8 +130,8 @@ pub(crate) fn largest(counts: impl Iterator<Item = (Holder, usize)>) -> Vec<(Hol
 }
 
 impl State {
-    /// Who loses a place to `newcomer`, which has `own`: the one with most that can lose any, but none with fewer; of
-    /// equal ones that with the oldest connection.
+    /// The holder that loses a place to `newcomer`, which has `own`: the one with most that can lose any, but none with
+    /// fewer; of equal ones that with the oldest connection.
     fn holder_of_most(&self, newcomer: Holder, own: usize) -> Option<Holder> {
         let loser = |(holder, places): (&Holder, &BTreeMap<u64, Taken>)| {
             let (oldest, _) = places.iter().find(|(_, taken)| taken.can_be_lost(*holder == newcomer))?;
@@ -249,7 +249,7 @@ mod tests {
         assert!(places.state().taken.is_empty() && places.holders().is_empty());
     }
 
-    /// Whoever fails again and again cannot keep others out, but is itself slowed down.
+    /// A holder that fails again and again keeps no other out, but is itself slowed down.
     #[test]
     fn a_penalty_is_for_its_own_holder() {
         let places = Places::new(ROOM);

@@ -1,4 +1,4 @@
-//! Files with secrets that a configuration names: whether they open anything, and whom.
+//! Files with secrets that a configuration names: whether they can be used, and who can read them.
 
 use std::fmt;
 use std::fs::{self, Metadata};
@@ -15,7 +15,7 @@ const PERMIT: &str = "chgrp vpfs and chmod 640 it";
 /// The user and the group of the packaged service.
 const SERVICE: &str = "vpfs";
 
-/// Who has to read the files.
+/// The user that has to read the files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reader {
     /// What it is called.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use vpfs_core::AppId;
 
-/// What to do when a request's turn comes, or when it is closed before. Whoever calls it must not wait for it.
+/// What to do when a request's turn comes, or when it is closed before. It must not block.
 type Then = Box<dyn FnOnce(End) + Send>;
 
 /// How waiting ended.
@@ -35,7 +35,7 @@ impl Ticket {
         matches!(*self.lock(), State::Ended(_))
     }
 
-    /// Its turn has come. If it was closed, whoever did that ends the request.
+    /// Its turn has come. If it was closed before, the closer ends the request.
     pub(crate) fn call(&self) {
         self.end(End::Called);
     }

@@ -18,8 +18,8 @@ pub struct Turns {
     gate: Arc<Gate>,
 }
 
-/// What goes on with a request when it is its turn; nothing if it is cancelled before. Whoever calls it must not wait
-/// for it.
+/// What goes on with a request when it is its turn; without a turn if it is cancelled before. It must
+/// not block.
 pub type Work = Box<dyn FnOnce(Option<Turn>) + Send>;
 
 impl Turns {

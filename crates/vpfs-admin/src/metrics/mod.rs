@@ -69,7 +69,7 @@ impl Collector for Start {
     }
 }
 
-/// Who pushes again and again, as the agent of Slurm does, is gone when this falls.
+/// Falls below its usual values when an owner that pushes periodically, such as the agent of Slurm, is gone.
 static SET_LEFT: Family = Family::gauge(
     "pushed_set_left",
     Some(Unit::Seconds),

@@ -349,7 +349,7 @@ mod tests {
             (0..apps.len()).map(|index| apps.get(index).unwrap().name.clone()).collect::<Vec<_>>()
         };
         let listed = [owner("slurm"), owner("fake")];
-        assert_eq!(order(&listed), ["admin:1", "slurm:1", "slurm:2", "fake:1"], "who is not listed is root");
+        assert_eq!(order(&listed), ["admin:1", "slurm:1", "slurm:2", "fake:1"], "an owner that is not listed is root");
         assert_eq!(order(&[owner("fake"), owner("slurm")]), ["admin:1", "fake:1", "slurm:1", "slurm:2"]);
         let overlaps = |set: &str| sets.overlaps(&name(set), &listed);
         let with =

@@ -33,8 +33,8 @@ pub struct Stored {
     is_doomed: AtomicBool,
 }
 
-/// Region files in use, by the id of their map: names that are not known to be of one file have the same ones all the
-/// same, and the last who uses them removes them.
+/// Region files in use, by the id of their map: names that are not known to be of one file share them all
+/// the same, and the last user removes them.
 #[derive(Debug, Default)]
 pub(crate) struct InUse(Mutex<HashMap<String, Weak<Stored>>>);
 

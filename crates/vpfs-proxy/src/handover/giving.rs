@@ -20,8 +20,8 @@ pub struct Offer {
 }
 
 /// Offers listening sockets to a successor at the other end of `channel`, tells it what was `learned` in front of each
-/// server and the `sets` of applications, and waits until it has confirmed. Blocks; whoever shuts the channel down ends
-/// that.
+/// server and the `sets` of applications, and waits until it has confirmed. Blocks until then, or until the
+/// channel is shut down.
 pub(crate) fn offer(
     mut channel: UnixStream,
     listeners: &[(SocketAddr, OwnedFd)],

@@ -25,7 +25,7 @@ impl Resolver {
         Self(Arc::new(move |name| Box::pin(look_up(name))))
     }
 
-    /// The addresses of a name. Whoever drops this leaves the look-up alone.
+    /// The addresses of a name. Dropping this does not stop the look-up.
     pub fn look_up(&self, name: String) -> impl Future<Output = io::Result<Vec<IpAddr>>> + Send + use<> {
         (self.0)(name)
     }

@@ -15,13 +15,13 @@ use super::input::Input;
 use crate::log_limit::{Kind, LogLimit};
 use crate::places::{Place, Places, Room};
 
-/// Connections that have not proved who they are. Hosts of the configuration have places of their own, whatever others
+/// Unauthenticated connections. Hosts of the configuration have places of their own, however many connections others
 /// hold.
 const STRANGERS: Room = Room { all: 64, each: 8 };
 /// A connection that failed occupies its place for this long, so that one host cannot try without end.
 const PENALTY: Duration = Duration::from_secs(1);
 
-/// Who may try to prove who he is.
+/// Places of connections that have not authenticated yet.
 pub(super) struct Unproven {
     pub(super) strangers: Places,
     /// At the addresses of peers.
@@ -93,7 +93,7 @@ async fn introduce(
             place.keep(tokio::time::sleep(PENALTY)).await;
         }
         None => {
-            let reason = format!("{address}: too many unknown connections, and it had not proved who it is");
+            let reason = format!("{address}: closed for a newer connection, because it had not authenticated yet");
             refused(&cluster, &log, Kind::TooManyConnections, &reason);
         }
     }

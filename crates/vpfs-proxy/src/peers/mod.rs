@@ -235,7 +235,7 @@ impl Peers {
         self.sockets.lock().unwrap_or_else(PoisonError::into_inner).iter().map(socket).collect()
     }
 
-    /// Connections that have not proved who they are, and are not from the address of a peer.
+    /// Unauthenticated connections that are not from the address of a peer.
     pub(crate) fn strangers(&self) -> Places {
         self.cluster.unproven.strangers.clone()
     }

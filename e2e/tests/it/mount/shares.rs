@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use vpfs_e2e::{await_some, output, run, vpfs};
@@ -40,12 +41,10 @@ burst = "1B"
 
 /// Symptom it guards against: requests that wait for their turn hold up those of others, in threads or in the kernel.
 #[test]
-fn who_waits_for_his_turn_holds_nobody_up() {
+fn waiting_requests_block_no_others() {
     let Some(mut overlay) = overlay() else { return };
     fs::write(overlay.path("vpfs.toml"), SHARES).expect("a file");
-    let slow = overlay.path("src/slow");
-    fs::create_dir(&slow).expect("a directory");
-    fs::set_permissions(&slow, fs::Permissions::from_mode(0o777)).expect("ours");
+    let slow = for_all_users(&overlay, "src/slow");
     let checked = output(&mut overlay.command(&["proxy", "--config", "vpfs.toml", "--check", "--connect"]));
     assert!(String::from_utf8_lossy(&checked.stderr).contains("valid: 1 mount,"), "{checked:?}");
     assert!(checked.status.success());
@@ -104,11 +103,9 @@ burst = "1B"
 /// Symptom: a program whose request waits for its turn stays in state D after SIGKILL, for which Slurm drains a node.
 /// Cause: nothing ended what waits. Here it would wait for hours.
 #[test]
-fn who_waits_for_his_turn_can_be_killed() {
+fn waiting_programs_can_be_killed() {
     let Some(mut overlay) = overlay() else { return };
-    let open = overlay.path("src/open");
-    fs::create_dir(&open).expect("a directory");
-    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).expect("ours");
+    let open = for_all_users(&overlay, "src/open");
     fs::write(open.join("old"), vec![1; 100_000]).expect("a file");
     for (operations, script) in [
         // Many at one file, too: the kernel lets one after the other.
@@ -127,7 +124,7 @@ fn who_waits_for_his_turn_can_be_killed() {
             command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("setpriv")
         };
         let mut programs: Vec<_> = (0..40).map(start).collect();
-        // All have made their request, or wait for one who has. The first one may be let through, and end.
+        // All have made their request, or wait for one that has. The first one may be let through, and end.
         for program in &programs {
             await_some(PATIENCE, || match state(program.id()) {
                 (name, 'D' | 'S' | 'Z') if name != "setpriv" => Ok(()),
@@ -146,8 +143,16 @@ fn who_waits_for_his_turn_can_be_killed() {
     }
 }
 
-/// Which program a process executes, and its state as `ps` shows it: who waits for the kernel is in S until its first
-/// signal, and then in D.
+/// A new directory in which all users may write.
+fn for_all_users(overlay: &Overlay, path: &str) -> PathBuf {
+    let directory = overlay.path(path);
+    fs::create_dir(&directory).expect("a directory");
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).expect("ours");
+    directory
+}
+
+/// Which program a process executes, and its state as `ps` shows it: a process that waits for the kernel is in S until
+/// its first signal, and then in D.
 fn state(process: u32) -> (String, char) {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).expect("it is not waited for");
     let (name, rest) = stat.split_once(" (").and_then(|(_, rest)| rest.rsplit_once(") ")).expect("a name and more");

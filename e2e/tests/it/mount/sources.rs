@@ -204,7 +204,7 @@ fn users_reach_what_root_does_not() {
     overlay.unmount();
 }
 
-/// Whoever writes through a daemon with CAP_SYS_RESOURCE has no quota.
+/// Writes through a daemon with CAP_SYS_RESOURCE know no quota.
 #[test]
 fn a_mount_has_only_the_capabilities_that_it_needs() {
     let Some(mut overlay) = overlay() else { return };

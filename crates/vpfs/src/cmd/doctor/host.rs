@@ -68,8 +68,7 @@ pub(super) fn secrets(config: &Config, processes: &[u32]) -> Vec<Finding> {
     }
     problems.dedup();
     for problem in problems {
-        let fix =
-            "who must read it: the user of the proxy (systemctl show --property=User vpfs-proxy), and nobody else";
+        let fix = "let the user of the proxy read it (systemctl show --property=User vpfs-proxy), and no other user";
         if problem.is_useless { check.fail(problem, fix) } else { check.warn(problem, fix) }
     }
     check.or("tokens and keys can be read by the proxies, and not by all users")

@@ -1,7 +1,7 @@
 //! The addresses from which a node's requests come.
 //!
-//! Look-ups run beside the agent's rounds: a round takes what is known, and [`Hosts::changed`] tells when that is more.
-//! So a name that nobody answers for delays only the jobs of its node. An answer that was found stays while a name
+//! Look-ups run alongside the agent's rounds: a round uses what is known, and [`Hosts::changed`] reports more answers.
+//! So a name that no server answers for delays only the jobs of its node. An answer that was found stays while a name
 //! server fails.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -168,7 +168,7 @@ impl Hosts {
         }
     }
 
-    /// Waits until all that can be known is known, but for [`PATIENCE`] at most.
+    /// Waits until all look-ups have an answer, at most [`PATIENCE`].
     pub(in crate::cmd) async fn settle(&mut self) {
         let until = Instant::now() + PATIENCE;
         let is_open = |name: &Name| name.is_wanted && !name.is_done;
