@@ -95,7 +95,7 @@ impl Shares {
         };
         let cancel = waiting.then(identified, Box::new(work));
         if thread != 0 {
-            self.waiters.add(thread, cancel);
+            self.waiters.add(thread, op == OpKind::Read, cancel);
         }
     }
 

@@ -37,6 +37,7 @@ struct State {
 #[derive(Debug)]
 struct Waiter {
     thread: u32,
+    is_read: bool,
     cancel: Cancel,
     is_old: bool,
 }
@@ -57,10 +58,10 @@ impl Waiters {
         self.changed.notify_one();
     }
 
-    /// Ends the waiting of a thread's request when the thread is being killed.
-    pub(crate) fn add(&self, thread: u32, cancel: Cancel) {
+    /// Ends the waiting of a thread's request when the thread is being killed, or that of a read when it is gone.
+    pub(crate) fn add(&self, thread: u32, is_read: bool, cancel: Cancel) {
         let mut state = lock(&self.state);
-        state.waiting.push(Waiter { thread, cancel, is_old: false });
+        state.waiting.push(Waiter { thread, is_read, cancel, is_old: false });
         let is_first = state.waiting.len() == 1;
         drop(state);
         if is_first {
@@ -84,30 +85,32 @@ impl Waiters {
         }
     }
 
-    fn look(&self, is_dying: impl Fn(u32) -> bool) {
+    fn look(&self, is_dying: impl Fn(u32, bool) -> bool) {
         let mut threads = BTreeSet::new();
         lock(&self.state).waiting.retain_mut(|waiter| {
             if waiter.is_old {
-                threads.insert(waiter.thread);
+                threads.insert((waiter.thread, waiter.is_read));
             }
             waiter.is_old = true;
             !waiter.cancel.is_late()
         });
-        threads.retain(|thread| is_dying(*thread));
+        threads.retain(|(thread, is_read)| is_dying(*thread, *is_read));
         if threads.is_empty() {
             return;
         }
         let dying: Vec<_> = {
             let mut state = lock(&self.state);
-            state.waiting.extract_if(.., |waiter| waiter.is_old && threads.contains(&waiter.thread)).collect()
+            let is_dying = |waiter: &mut Waiter| waiter.is_old && threads.contains(&(waiter.thread, waiter.is_read));
+            state.waiting.extract_if(.., is_dying).collect()
         };
         dying.iter().for_each(|waiter| waiter.cancel.cancel());
     }
 }
 
-fn is_dying(thread: u32) -> bool {
-    // Of a thread that is gone, nobody waits for the rest: what the kernel reads ahead or writes back.
-    fs::read_to_string(format!("/proc/{thread}/status")).is_ok_and(|status| has_fatal_signal(&status))
+/// Of a thread that is gone, the kernel still reads ahead. Others that open the file wait for that, and cannot be
+/// killed meanwhile; without it they read for themselves.
+fn is_dying(thread: u32, is_read: bool) -> bool {
+    fs::read_to_string(format!("/proc/{thread}/status")).map_or(is_read, |status| has_fatal_signal(&status))
 }
 
 /// Whether a thread ends as soon as it takes the signals that it has yet to take. Most are made SIGKILL when they are
@@ -145,6 +148,8 @@ mod tests {
         assert!(!has_fatal_signal(&status(none, quit, quit, none, none)));
         assert!(!has_fatal_signal(&status(none, child, none, none, none)));
         assert!(!has_fatal_signal(&status(none, none, none, none, none)) && !has_fatal_signal(""));
-        assert!(!is_dying(std::process::id()) && !is_dying(u32::MAX));
+        let this = std::process::id();
+        assert!(!is_dying(this, true) && !is_dying(this, false) && !is_dying(u32::MAX, false));
+        assert!(is_dying(u32::MAX, true), "it is gone");
     }
 }
