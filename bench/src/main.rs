@@ -12,7 +12,7 @@ mod snapshot;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use real::papers;
+use real::{isolation, papers};
 use report::Measurement;
 
 type Benchmark = fn(Effort) -> Vec<Measurement>;
@@ -43,6 +43,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Count(count::Options),
+    Isolation(isolation::Options),
     Papers(papers::Options),
 }
 
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
     if let Some(command) = command {
         let done = match command {
             Command::Count(options) => count::run(&options),
+            Command::Isolation(options) => isolation::run(&options),
             Command::Papers(options) => papers::run(&options),
         };
         return done.map_or_else(

@@ -2,6 +2,7 @@
 //! cluster.
 
 mod cluster;
+pub(crate) mod isolation;
 pub(crate) mod papers;
 mod proxies;
 mod target;

@@ -43,7 +43,7 @@ impl Target {
 
 /// Our own program: `given`, or the `dist` build in the target directory of this one, built first so that it is up to
 /// date.
-fn program(given: Option<&Path>) -> Result<PathBuf, String> {
+pub(super) fn program(given: Option<&Path>) -> Result<PathBuf, String> {
     if let Some(given) = given {
         let found = given.is_file().then(|| given.to_owned());
         return found.ok_or_else(|| format!("--vpfs {}: no such file; leave it out to build one", given.display()));

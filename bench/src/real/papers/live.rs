@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use vpfs_core::stripe::Distribution;
 use vpfs_sim::App;
 use vpfs_testbed::client::{Client, ClientOptions, CreateOptions};
-use vpfs_testbed::load::run::{Connections, Run, RunOptions};
+use vpfs_testbed::load::run::{Connections, Run, RunOptions, SyncMode};
 
 use super::outcome::{AppOutcome, Outcome, Used};
 use super::part::Part;
@@ -163,6 +163,7 @@ fn options(app: &App, strips: Option<&str>, url: &str) -> Result<RunOptions, Str
         create: if servers.is_empty() { create } else { create.on_servers(servers) },
         overwrite: true,
         keep: false,
+        sync: SyncMode::Stable,
         seed: 1,
         interval: Duration::from_secs(1),
         trace: None,

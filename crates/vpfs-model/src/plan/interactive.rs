@@ -32,6 +32,9 @@ pub struct Interactive {
     pub time: Duration,
     /// Whether to read instead of write.
     pub read: bool,
+    /// Whether the files are created, filled and removed again; otherwise they exist, for example from
+    /// [`Ior`](super::Ior) with `keep`, and stay.
+    pub fills: bool,
     /// Seed of offsets and think times.
     pub seed: u64,
 }
@@ -89,7 +92,8 @@ impl Plan for Interactive {
 
     /// [`Phase::Setup`] fills the files.
     fn phases(&self) -> Vec<Phase> {
-        vec![Phase::Create, Phase::Setup, if self.read { Phase::Read } else { Phase::Write }, Phase::Remove]
+        let turns = if self.read { Phase::Read } else { Phase::Write };
+        if self.fills { vec![Phase::Create, Phase::Setup, turns, Phase::Remove] } else { vec![turns] }
     }
 
     fn steps(&self, phase: Phase, process: u32) -> Steps {
@@ -130,6 +134,7 @@ mod tests {
             think: THINK,
             time: Duration::from_secs(60),
             read: true,
+            fills: true,
             seed: 1,
         }
     }
@@ -207,6 +212,7 @@ mod tests {
         assert_eq!(plan().phases(), [Phase::Create, Phase::Setup, Phase::Read, Phase::Remove]);
         let write = Interactive { read: false, ..plan() };
         assert_eq!(write.phases(), [Phase::Create, Phase::Setup, Phase::Write, Phase::Remove]);
+        assert_eq!(Interactive { fills: false, ..write }.phases(), [Phase::Write]);
         let file = FileId { dir: Dir::Base, number: 2 };
         assert!(plan().steps(Phase::Create, 2).eq([Step::Call(Call::Create(file))]));
         assert!(plan().steps(Phase::Remove, 2).eq([Step::Call(Call::Remove(file))]));

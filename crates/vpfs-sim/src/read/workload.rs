@@ -178,6 +178,7 @@ fn read_interactive(table: &Table<'_>) -> Interactive {
         think: table.duration("think").unwrap_or_default(),
         time: table.duration("time").unwrap_or(Duration::MAX),
         read: is_on(table, "read"),
+        fills: true,
         seed: 0,
     }
 }

@@ -25,6 +25,7 @@ fn a_depth_that_is_lowered_takes_nothing_back() {
         think: Duration::from_millis(2),
         time: Duration::from_secs(100),
         read: false,
+        fills: true,
         seed: 1,
     };
     let scenario = Scenario {

@@ -102,6 +102,7 @@ fn random_writes(processes: u32, kib: u32) -> Interactive {
         think: Duration::ZERO,
         time: Duration::MAX,
         read: false,
+        fills: true,
         seed: 1,
     }
 }

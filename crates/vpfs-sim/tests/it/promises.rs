@@ -109,6 +109,7 @@ fn beside_large_requests(large_mib: u32) -> Results {
         think: Duration::ZERO,
         time: Duration::MAX,
         read: false,
+        fills: true,
         seed: 1,
     };
     let large = Ior { transfer_bytes: large_mib << 20, block_bytes: 1 << 30, ..common::ior(12) };

@@ -67,6 +67,7 @@ fn preparation_is_not_told() {
         think: Duration::from_millis(1),
         time: Duration::from_secs(1),
         read: true,
+        fills: true,
         seed: 1,
     };
     let all = transfers(vec![App::new("a", plan)]);

@@ -26,8 +26,7 @@ type Result<T> = std::result::Result<T, NfsError>;
 
 /// A mounted export. Clones share its one connection; safe to use from many tasks at once.
 ///
-/// Paths are absolute below the export, and are looked up anew each time: there is no cache. Writes are on stable
-/// storage when they return.
+/// Paths are absolute below the export, and are looked up anew each time: there is no cache.
 #[derive(Clone, Debug)]
 pub struct Client {
     mount: Arc<Mount>,
@@ -146,8 +145,9 @@ impl Client {
         self.call::<SETATTR3resok, SETATTR3resfail>(NFS_PROGRAM::NFSPROC3_SETATTR, &args).await.map(drop)
     }
 
-    /// Writes, in as many calls at once as the server's largest one requires.
-    pub async fn write_at(&self, file: &File, offset: u64, data: &Bytes) -> Result<()> {
+    /// Writes, in as many calls at once as the server's largest one requires. What was written with `UNSTABLE` may be
+    /// lost with the server's memory until [`Self::fsync`] returns.
+    pub async fn write_at(&self, file: &File, offset: u64, data: &Bytes, stable: stable_how) -> Result<()> {
         let mut writes = Vec::new();
         let size = self.mount.write_max as usize;
         for (at, piece) in (offset..).step_by(size).zip(data.chunks(size)) {
@@ -155,7 +155,7 @@ impl Client {
                 file: file.0.clone(),
                 offset: at,
                 count: count(piece.len()),
-                stable: stable_how::FILE_SYNC,
+                stable,
                 data: Opaque::borrowed(piece),
             };
             let write = self.begin::<WRITE3resok, WRITE3resfail>(NFS_PROGRAM::NFSPROC3_WRITE, &args).await?;

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use nfs3_types::nfs3::stable_how;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use vpfs_model::device::{DeviceProfile, SsdProfile};
 use vpfs_model::plan::{FileMode, Ior, Md, Order, Phase, Plan};
 use vpfs_testbed::load::measure::Report;
-use vpfs_testbed::load::run::{Connections, Run, RunError, RunOptions};
+use vpfs_testbed::load::run::{Connections, Run, RunError, RunOptions, SyncMode};
 use vpfs_testbed::nfs::{Client, NfsConfig, NfsError, NfsServer, answers};
 use vpfs_testbed::{ClientOptions, CreateOptions, DeviceClock};
 
@@ -30,6 +31,7 @@ async fn run(server: &NfsServer, plan: impl Plan + 'static, connections: Connect
         create: CreateOptions::default(),
         overwrite: false,
         keep: false,
+        sync: SyncMode::Stable,
         seed: 1,
         interval: Duration::from_millis(100),
         trace: None,
@@ -81,7 +83,10 @@ async fn calls_of_one_connection_wait_for_the_device_at_the_same_time() {
     let server = NfsServer::start(config).await.unwrap();
     let client = client(&server).await;
     let file = client.create("/file").await.unwrap();
-    client.write_at(&file, 0, &Bytes::from(vec![7; 8 * usize::try_from(stripe).unwrap()])).await.unwrap();
+    client
+        .write_at(&file, 0, &Bytes::from(vec![7; 8 * usize::try_from(stripe).unwrap()]), stable_how::FILE_SYNC)
+        .await
+        .unwrap();
     let begin = Instant::now();
     let mut reads = JoinSet::new();
     for channel in 0..8 {
@@ -100,7 +105,7 @@ async fn refusals_say_why() {
     let file = client.create("/file").await.unwrap();
     assert!(client.create("/file").await.unwrap_err().is_already_exists());
     assert!(client.open("/other").await.unwrap_err().is_not_found());
-    let full = client.write_at(&file, 0, &Bytes::from(vec![0; 2 << 20])).await.unwrap_err();
+    let full = client.write_at(&file, 0, &Bytes::from(vec![0; 2 << 20]), stable_how::FILE_SYNC).await.unwrap_err();
     assert_eq!(full.to_string(), "NFS3ERR_NOSPC");
     let elsewhere = ClientOptions::new(server.url().to_string().replace("/vpfs", "/home"));
     let unknown = Client::connect(&elsewhere).await.unwrap_err();

@@ -10,7 +10,7 @@ use vpfs_model::plan::{
     Plan, Wrf,
 };
 use vpfs_testbed::load::measure::{Report, WrongRead};
-use vpfs_testbed::load::run::{Connections, Run, RunError, RunOptions};
+use vpfs_testbed::load::run::{Connections, Run, RunError, RunOptions, SyncMode};
 use vpfs_testbed::{Client, ClientOptions, ClusterConfig, CreateOptions, EmbeddedCluster};
 
 async fn cluster() -> EmbeddedCluster {
@@ -27,6 +27,7 @@ fn options(cluster: &EmbeddedCluster) -> RunOptions {
         create: CreateOptions::simple_stripe(1000),
         overwrite: false,
         keep: false,
+        sync: SyncMode::Stable,
         seed: 1,
         interval: Duration::from_millis(100),
         trace: None,
@@ -101,6 +102,7 @@ async fn every_transfer_is_reported_once_but_not_preparation() {
         think: Duration::ZERO,
         time: Duration::from_millis(20),
         read: true,
+        fills: true,
         seed: 1,
     };
     let (report, transfers) = traced(Box::new(plan)).await;
@@ -239,6 +241,7 @@ async fn an_application_with_think_time_reads_what_filled_the_file() {
         think: Duration::from_millis(2),
         time: Duration::from_millis(200),
         read: true,
+        fills: true,
         seed: 1,
     };
     for (read, phase) in [(true, Phase::Read), (false, Phase::Write)] {

@@ -3,7 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
+use nfs3_types::nfs3::stable_how;
 
+use super::SyncMode;
 use crate::client::{Client, ClientError, ClientOptions, CreateOptions, File};
 use crate::nfs::{self, NfsError};
 
@@ -138,12 +140,13 @@ impl FileSystem {
 }
 
 impl OpenFile {
-    pub(super) async fn write_at(&self, offset: u64, data: &Bytes) -> Result<()> {
+    pub(super) async fn write_at(&self, offset: u64, data: &Bytes, sync: SyncMode) -> Result<()> {
+        let stable = if sync == SyncMode::Stable { stable_how::FILE_SYNC } else { stable_how::UNSTABLE };
         match self {
             Self::OrangeFs(client, file) => client.write_at(file, offset, data.clone()).await?,
-            Self::Nfs(client, file) => client.write_at(file, offset, data).await?,
+            Self::Nfs(client, file) => client.write_at(file, offset, data, stable).await?,
         };
-        Ok(())
+        if sync == SyncMode::Each { self.fsync().await } else { Ok(()) }
     }
 
     pub(super) async fn read_at(&self, offset: u64, len: usize) -> Result<Bytes> {

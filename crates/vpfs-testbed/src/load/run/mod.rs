@@ -35,6 +35,18 @@ pub enum Connections {
     PerProcess,
 }
 
+/// When what a process writes is on stable storage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SyncMode {
+    /// When the server says so: on OrangeFS by its configuration, on NFS with each write.
+    #[default]
+    Stable,
+    /// Some time later, or when the plan says so; the same as `Stable` on OrangeFS.
+    Unstable,
+    /// After each write, which the process asks for.
+    Each,
+}
+
 /// The target and identity of a plan's run.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
@@ -55,6 +67,8 @@ pub struct RunOptions {
     pub overwrite: bool,
     /// Whether the directory is kept.
     pub keep: bool,
+    /// When writes are on stable storage.
+    pub sync: SyncMode,
     /// Seed of file contents.
     pub seed: u64,
     /// Length of an interval of the timeline.
@@ -120,6 +134,7 @@ struct Shared {
     content: Content,
     create: CreateOptions,
     overwrite: bool,
+    sync: SyncMode,
     recorder: Recorder,
     barrier: Barrier,
     trace: Option<mpsc::Sender<Transfer>>,
@@ -154,6 +169,7 @@ impl Run {
             content: Content::new(options.seed),
             create: options.create,
             overwrite: options.overwrite,
+            sync: options.sync,
             recorder: Recorder::new(options.interval),
             barrier: Barrier::new(processes as usize),
             trace: options.trace,

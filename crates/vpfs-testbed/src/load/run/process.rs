@@ -118,7 +118,7 @@ impl Process {
         let data = self.content(extent);
         let file = self.file(extent.file).await?;
         let begin = Instant::now();
-        file.write_at(extent.offset, &data).await?;
+        file.write_at(extent.offset, &data, self.shared.sync).await?;
         self.shared.transfer(phase, self.number, true, extent, begin).await;
         // Fails, at the cost of one allocation, if the client still holds a reference to the data.
         if let Ok(buffer) = data.try_into_mut() {

@@ -9,7 +9,7 @@ use vpfs_config::Protocol;
 use vpfs_model::device::{DeviceProfile, HddProfile};
 use vpfs_model::plan::{Btio, BtioClass, Ior};
 use vpfs_testbed::client::{ClientOptions, CreateOptions};
-use vpfs_testbed::load::run::{Connections, RunOptions};
+use vpfs_testbed::load::run::{Connections, RunOptions, SyncMode};
 
 use super::isolation::Experiment;
 use crate::cmd::count;
@@ -185,6 +185,7 @@ fn options(directory: &str, network: u8, create: CreateOptions) -> RunOptions {
         create,
         overwrite: false,
         keep: true,
+        sync: SyncMode::Stable,
         seed: network.into(),
         interval: Duration::from_millis(500),
         trace: None,

@@ -62,6 +62,7 @@ impl InteractiveArgs {
             think: self.think,
             time: self.time,
             read: self.read,
+            fills: true,
             seed: self.target.seed,
         })
     }

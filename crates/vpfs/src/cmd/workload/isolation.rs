@@ -141,6 +141,7 @@ impl IsolationArgs {
             think: self.think,
             time: self.time,
             read: self.read,
+            fills: true,
             seed: self.target.seed,
         };
         plan.validate().map_err(|error| usage(&error))?;

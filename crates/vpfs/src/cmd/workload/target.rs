@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use vpfs_config::units::{parse_duration, parse_size};
 use vpfs_core::Bytes;
 use vpfs_testbed::client::{ClientOptions, CreateOptions};
-use vpfs_testbed::load::run::{Connections, RunOptions};
+use vpfs_testbed::load::run::{Connections, RunOptions, SyncMode};
 
 use crate::exit::Exit;
 
@@ -129,6 +129,7 @@ impl Target {
             create: self.create()?,
             overwrite: self.overwrite,
             keep,
+            sync: SyncMode::Stable,
             seed: self.seed,
             interval: self.interval,
             trace: None,
