@@ -73,6 +73,7 @@ fn status(node: &Node<()>, apps: u32) -> Status {
         apps: (0..apps).map(app).collect(),
         peers: Vec::new(),
         holders: Vec::new(),
+        unstored: 0,
     }
 }
 

@@ -128,7 +128,7 @@ mod tests {
             seconds: 10.0,
             apps: server.apps,
         };
-        let span = api::Span { seconds: 10.0, servers: servers.map(server).collect() };
+        let span = api::Span { seconds: 10.0, servers: servers.map(server).collect(), unstored_bytes: 0 };
         history::write(&path, history::now(), &span).unwrap();
         path
     }

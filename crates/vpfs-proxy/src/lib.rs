@@ -52,6 +52,7 @@ mod state_dir;
 mod stream;
 mod ticket;
 mod turns;
+mod unstored;
 
 pub use accounts::account_id;
 pub use budget::Used;

@@ -14,6 +14,7 @@ use crate::connection_permits::ConnectionPermits;
 use crate::peers::{AppReport, PeerReport, PeerStates, PeersReport};
 use crate::places::{Holder, Places};
 use crate::shared::Shared;
+use crate::unstored::unstored;
 
 /// Looks into a daemon from outside; copies look into the same one, also while it drains.
 #[derive(Clone)]
@@ -60,6 +61,8 @@ pub struct Status {
     pub peers: Vec<PeerReport>,
     /// Hosts that hold many connections, at most four per port.
     pub holders: Vec<HolderReport>,
+    /// Bytes of files that this host has in memory and on no disk yet.
+    pub unstored: u64,
 }
 
 /// A server of the daemon.
@@ -145,6 +148,7 @@ impl Observer {
             apps,
             peers,
             holders: self.holders(),
+            unstored: unstored(),
         }
     }
 }

@@ -28,6 +28,9 @@ pub struct Status {
     pub memory_bytes: Usage,
     /// Connections of clients, of `limits.connections`.
     pub connections: Usage,
+    /// Bytes of files that its host has in memory and on no disk yet.
+    #[serde(default)]
+    pub unstored_bytes: u64,
     /// Hosts with at least half of the connections that one may have at a port, at most four of each port.
     #[serde(default)]
     pub holders: Vec<Holder>,
@@ -237,6 +240,7 @@ impl From<&vpfs_proxy::Status> for Status {
             up_seconds: status.uptime.as_secs_f64(),
             memory_bytes: status.memory.into(),
             connections: status.connections.into(),
+            unstored_bytes: status.unstored,
             holders: status.holders.iter().map(Holder::from).collect(),
             servers: status.servers.iter().map(|server| Server::new(server, &status.apps)).collect(),
         }

@@ -11,6 +11,8 @@ pub struct Span {
     pub seconds: f64,
     /// Those servers, at most one of each name.
     pub servers: Vec<AtServer>,
+    /// Bytes of files that a host had in memory and on no disk at its end; of several hosts, the most.
+    pub unstored_bytes: u64,
 }
 
 /// What applications did at a server: counters count only that.
@@ -52,7 +54,8 @@ impl Span {
         });
         let servers: Vec<AtServer> = servers.collect();
         let seconds = servers.iter().map(|server| server.seconds).fold(0.0, f64::max);
-        Self { seconds, servers }
+        let unstored_bytes = after.iter().map(|status| status.unstored_bytes).max().unwrap_or(0);
+        Self { seconds, servers, unstored_bytes }
     }
 
     /// The names of those that had requests.

@@ -239,7 +239,7 @@ mod tests {
         let mut server = status.servers.remove(0);
         server.apps.iter_mut().for_each(|app| app.behind.clear());
         let server = AtServer { name: server.server, policy: server.policy, seconds: 10.0, apps: server.apps };
-        Span { seconds: 10.0, servers: vec![server] }
+        Span { seconds: 10.0, servers: vec![server], unstored_bytes: 0 }
     }
 
     fn count(store: &Store, level: usize) -> u64 {

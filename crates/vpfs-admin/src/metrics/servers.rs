@@ -10,7 +10,7 @@ use crate::api::{op_name, ratio};
 
 static BUILD: Family = Family::gauge("build_info", None, "The version of vpfs");
 
-static PROCESS: [Measured<Status>; 5] = [
+static PROCESS: [Measured<Status>; 6] = [
     (Family::gauge("uptime", Some(Unit::Seconds), "Time since the start; counters begin then"), |status| {
         status.uptime.as_secs_f64()
     }),
@@ -18,6 +18,14 @@ static PROCESS: [Measured<Status>; 5] = [
     (Family::gauge("memory_limit", Some(Unit::Bytes), "limits.memory"), |status| status.memory.limit as f64),
     (Family::gauge("connections", None, "Connections of clients"), |status| status.connections.now as f64),
     (Family::gauge("connections_limit", None, "limits.connections"), |status| status.connections.limit as f64),
+    (
+        Family::gauge(
+            "host_unstored",
+            Some(Unit::Bytes),
+            "Bytes of files that the host has in memory and on no disk yet",
+        ),
+        |status| status.unstored as f64,
+    ),
 ];
 
 /// By server; without a value there is no series.

@@ -40,6 +40,7 @@ fn counters_gauges_and_histograms_say_what_the_snapshot_says() {
             "vpfs_server_refused_connections_total{server=\"s1\"} 3.0",
             "vpfs_holder_connections{port=\"metrics\",holder=\"10.0.0.9\"} 60.0",
             "vpfs_memory_limit_bytes 1073741824.0",
+            "vpfs_host_unstored_bytes 3221225472.0",
             "vpfs_pushed_set_left_seconds{set=\"slurm\"} 270.0",
             "vpfs_peer_reports_total{peer=\"s3\",direction=\"received\"} 2.0",
         ],

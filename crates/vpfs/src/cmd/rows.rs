@@ -196,7 +196,7 @@ pub(super) mod tests {
         };
         let up_seconds = up.into();
         let (version, holders, servers) = ("1".into(), Vec::new(), vec![server]);
-        Status { version, up_seconds, memory_bytes: usage, connections: usage, holders, servers }
+        Status { version, up_seconds, memory_bytes: usage, connections: usage, unstored_bytes: 0, holders, servers }
     }
 
     #[test]

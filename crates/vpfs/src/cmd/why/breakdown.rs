@@ -252,7 +252,7 @@ pub(super) mod tests {
 
     pub(in super::super) fn span(apps: Vec<App>) -> Span {
         let server = AtServer { name: "s1".into(), policy: "fifo".into(), seconds: 10.0, apps };
-        Span { seconds: 10.0, servers: vec![server] }
+        Span { seconds: 10.0, servers: vec![server], unstored_bytes: 0 }
     }
 
     #[test]

@@ -12,6 +12,8 @@ use crate::print::{clock_time, now, plain, roughly};
 
 /// Less of the time is not worth a word.
 const LITTLE: f64 = 0.01;
+/// Unstored bytes that keep a disk busy for a while.
+const MUCH: u64 = 256 << 20;
 
 /// What an application's requests waited for.
 pub(super) fn of(breakdown: &Breakdown, span: &Span) -> String {
@@ -40,7 +42,7 @@ pub(super) fn of(breakdown: &Breakdown, span: &Span) -> String {
     let [due, got] = [breakdown.due, breakdown.got].map(percent);
     lines.push(format!("  {:15} {got:>4} of the storage's time, of {due} that was due to it", "got"));
     lines.push(String::new());
-    lines.extend(sentences(breakdown));
+    lines.extend(sentences(breakdown, span.unstored_bytes));
     lines.join("\n")
 }
 
@@ -76,7 +78,7 @@ fn names(behind: &BTreeMap<String, f64>, breakdown: &Breakdown) -> Vec<(String, 
     behind.iter().map(|(app, seconds)| (name(app), *seconds)).collect()
 }
 
-fn sentences(breakdown: &Breakdown) -> Vec<String> {
+fn sentences(breakdown: &Breakdown, unstored_bytes: u64) -> Vec<String> {
     let mut sentences = Vec::new();
     if breakdown.part(breakdown.vpfs_seconds()) < LITTLE {
         sentences.push("vpfs held nothing.".to_owned());
@@ -86,6 +88,13 @@ fn sentences(breakdown: &Breakdown) -> Vec<String> {
     let [cause, change] = found.sentences(breakdown);
     if breakdown.slower.is_none() || !matches!(found, Cause::Storage | Cause::Nothing) {
         sentences.push(cause);
+    }
+    if unstored_bytes > MUCH && matches!(found, Cause::Storage | Cause::Neighbour(_) | Cause::Itself) {
+        let memory = unstored_bytes as f64 / 1e9;
+        sentences.push(format!(
+            "The server's memory holds {memory:.1} GB that are not stored yet, and the disk is busy with that before \
+             anything else: see write-back in `vpfs doctor`."
+        ));
     }
     sentences.push(due(breakdown));
     if !breakdown.is_best_known {
@@ -151,6 +160,15 @@ mod tests {
             What would change it: policy = \"isolation\" bounds what others have in the storage (now: \"fifo\"); or a \
             cap for large.";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn memory_that_is_not_stored_is_named() {
+        let mut span = span(vec![app("small", [0.0, 20.0, 1.0], "large"), app("large", [0.0, 1.0, 1.0], "large")]);
+        let text = |span: &Span| of(&Breakdown::of(span, "small").unwrap(), span);
+        assert!(!text(&span).contains("not stored"));
+        span.unstored_bytes = 3_100_000_000;
+        assert!(text(&span).contains("memory holds 3.1 GB that are not stored yet"), "{}", text(&span));
     }
 
     #[test]
