@@ -53,7 +53,7 @@ pub use vpfs_toml::clients::{AppIndex, Auto, AutoBy, AutoKey, AutoShare, Identif
 pub use vpfs_toml::config::{Change, Config, Diff};
 pub use vpfs_toml::host_list::{HostList, HostSet};
 pub use vpfs_toml::keys::{SECTIONS, SHARE};
-pub use vpfs_toml::limits::{Limits, Log, LogFormat, LogLevel};
+pub use vpfs_toml::limits::{Limits, Log, LogFormat, LogLevel, WriteBack};
 pub use vpfs_toml::manual::config_manual;
 pub use vpfs_toml::metrics::Metrics;
 pub use vpfs_toml::network::{Address, Listener, Protocol, Server};

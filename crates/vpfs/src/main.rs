@@ -45,6 +45,7 @@ enum Command {
     Web(cmd::web::Web),
     Why(cmd::why::Why),
     Workload(cmd::workload::Workload),
+    WriteBack(cmd::write_back::WriteBackArgs),
 }
 
 fn main() -> std::process::ExitCode {
@@ -72,6 +73,7 @@ fn main() -> std::process::ExitCode {
         Command::Web(web) => web.run(),
         Command::Why(why) => why.run(),
         Command::Workload(workload) => workload.run(),
+        Command::WriteBack(args) => args.run(),
     };
     match result {
         Ok(()) => std::process::ExitCode::SUCCESS,

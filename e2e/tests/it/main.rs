@@ -23,3 +23,4 @@ mod packages;
 mod simulation;
 mod slurm;
 mod why;
+mod write_back;

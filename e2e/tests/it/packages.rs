@@ -90,7 +90,7 @@ fn is_installed_upgraded_and_removed(kind: &Kind) {
     (kind.make)("0.1.1", dir.path());
     machine.run(&format!("{} /mnt/0.1.0.package", kind.install));
     machine.run(&format!("systemd-analyze verify {UNIT}; systemd-analyze security --threshold=20 {UNIT}"));
-    machine.run("systemd-analyze verify vpfs-slurm.service; test -e /usr/share/doc/vpfs/examples/jobs/pbs_hook.py");
+    machine.run("systemd-analyze verify vpfs-slurm.service vpfs-write-back.service; test -e /usr/share/doc/vpfs/examples/jobs/pbs_hook.py");
     machine.run("id vpfs; test -d /etc/vpfs; man --where vpfs-proxy; test ! -e /run/vpfs");
     assert_eq!(machine.property(UNIT, "ActiveState"), "inactive", "nothing is configured yet");
     // As in an image that is being built.
@@ -102,6 +102,7 @@ fn is_installed_upgraded_and_removed(kind: &Kind) {
     start_agent(&machine);
     let [first, first_agent] = [UNIT, AGENT].map(|unit| machine.property(unit, "MainPID"));
     assert_eq!(machine.run(&format!("ps -o user= -p {first}")).trim(), "vpfs");
+    assert_eq!(machine.property("vpfs-write-back.service", "ActiveState"), "active", "the proxy wants it");
 
     std::thread::scope(|scope| {
         let load = scope.spawn(|| machine.run(LOAD));
@@ -126,7 +127,7 @@ fn is_installed_upgraded_and_removed(kind: &Kind) {
     machine.run("test ! -e /usr/bin/vpfs; test ! -e /usr/lib/systemd/system/vpfs-proxy.service");
     machine.run("test -e /etc/vpfs/vpfs.toml");
     machine.run("test -z \"$(find /etc/systemd/system -type l -name 'vpfs-*')\"");
-    for unit in [UNIT, AGENT] {
+    for unit in [UNIT, AGENT, "vpfs-write-back.service"] {
         let state = machine.output(&format!("systemctl is-active {unit}"));
         let state = String::from_utf8_lossy(&state.stdout).trim().to_owned();
         assert_eq!(state, "inactive", "{unit} {}", log(&machine, "--lines=12"));

@@ -85,6 +85,15 @@ pub(crate) const SERVER: Section = Section {
              listeners then.",
         )
         .at_restart(),
+        Tunable::new(
+            "data",
+            Kind::Text("a directory such as \"/srv/export\""),
+            "A directory of its host with its data, which says what disk is behind it (`limits.write_back`).",
+        )
+        .absent_means(
+            "OrangeFS is asked, and what Ganesha or the kernel's NFS server export is read, if the address is this host's",
+        )
+        .at_restart(),
     ],
 };
 

@@ -114,6 +114,16 @@ pub(crate) const LIMITS: Section = Section {
         Tunable::new("connect_timeout", Kind::Duration, "The timeout for connecting to a server.")
             .default("10s")
             .range("10ms", "10min"),
+        Tunable::new(
+            "write_back",
+            Kind::Text("\"auto\", \"off\" or a size such as \"64MiB\""),
+            "How much of what was written may be in the memory of a server's host and not on its disk, for each disk, where \
+             `vpfs proxy` runs as root on that host or vpfs-write-back.service does: everything that is not stored yet is \
+             ahead of a small write. `auto` is what the disk stores in an eighth of a second. With \
+             `scheduler.mode = \"observe\"` it is `off`. Needs Linux 6.2.",
+        )
+        .default("auto")
+        .at_restart(),
         Tunable::new("drain_timeout", Kind::Duration, "The time that operations in progress get at shutdown.")
             .default("30s")
             .range("0s", "1h"),

@@ -7,7 +7,7 @@ use vpfs_core::Bytes;
 use super::keys::{LIMITS, LOG};
 use super::network::{Protocol, Server};
 use crate::schema::table::Table;
-use crate::schema::units::Size;
+use crate::schema::units::{Size, parse_size, quote};
 
 /// How much clients and servers can make a proxy hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +42,19 @@ pub struct Limits {
     pub connect_timeout: Duration,
     /// Limit for operations in progress at shutdown.
     pub drain_timeout: Duration,
+    /// Limit for what a server's host has not stored yet.
+    pub write_back: WriteBack,
+}
+
+/// How much of what was written may be in the memory of a server's host only, for each disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteBack {
+    /// What the disk stores in an eighth of a second.
+    Auto,
+    /// This much.
+    Size(Bytes),
+    /// As much as the kernel is set up for.
+    Off,
 }
 
 /// The least urgent level of the log.
@@ -116,6 +129,7 @@ pub(crate) fn read_limits(root: &Table<'_>, servers: &[Server]) -> Limits {
         client_timeout,
         connect_timeout: span("connect_timeout"),
         drain_timeout: span("drain_timeout"),
+        write_back: write_back(&table),
     }
 }
 
@@ -168,6 +182,31 @@ fn request_bytes(table: &Table<'_>, servers: &[Server]) -> Bytes {
     let default = Bytes::mib(if is_nfs { 80 } else { 4 });
     table.set("request_bytes", Size(default).to_string());
     default
+}
+
+fn write_back(table: &Table<'_>) -> WriteBack {
+    /// Less would be a few calls.
+    const LEAST: Bytes = Bytes::kib(256);
+    let text = table.text("write_back").unwrap_or("auto");
+    let (setting, shown) = match text {
+        "auto" => (WriteBack::Auto, text.to_owned()),
+        "off" => (WriteBack::Off, text.to_owned()),
+        size => match parse_size(size) {
+            Ok(size) if size >= LEAST => (WriteBack::Size(size), Size(size).to_string()),
+            Ok(size) => {
+                let message = format!("{} is less than {}; write \"auto\", or more", Size(size), Size(LEAST));
+                table.refuse("write_back", message);
+                return WriteBack::Auto;
+            }
+            Err(_) => {
+                let message = format!("{} is neither \"auto\", \"off\" nor a size such as \"64MiB\"", quote(size));
+                table.refuse("write_back", message);
+                return WriteBack::Auto;
+            }
+        },
+    };
+    table.set("write_back", shown);
+    setting
 }
 
 fn host_memory(table: &Table<'_>, memory: u64) -> u64 {

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use toml::Spanned;
 use toml::de::DeValue;
@@ -130,6 +131,8 @@ pub struct Server {
     pub name: String,
     /// The address at which it listens.
     pub address: Address,
+    /// A directory of its host that holds its data, if the file says it.
+    pub data: Option<PathBuf>,
 }
 
 impl Server {
@@ -218,7 +221,7 @@ pub(crate) fn read_servers(root: &Table<'_>, addresses: &mut Addresses) -> Vec<S
             Address { protocol: Some(Protocol::OrangeFs), text: text.to_owned(), host: String::new(), port: 0 }
         });
         table.set("address", text);
-        servers.push(Server { name, address });
+        servers.push(Server { name, address, data: read_data(&table) });
     }
     if servers.iter().any(Server::is_mount) && !servers.iter().all(Server::is_mount) {
         let message =
@@ -230,6 +233,16 @@ pub(crate) fn read_servers(root: &Table<'_>, addresses: &mut Addresses) -> Vec<S
         root.cx.refuse(0, "server", format!("is missing; add one {example} for every server"));
     }
     servers
+}
+
+fn read_data(table: &Table<'_>) -> Option<PathBuf> {
+    let text = table.text("data")?;
+    if !text.starts_with('/') {
+        table.refuse("data", format!("{} is not absolute; write for example \"/srv/export\"", quote(text)));
+        return None;
+    }
+    table.set("data", text);
+    Some(text.into())
 }
 
 fn own_address(server: &str) -> String {

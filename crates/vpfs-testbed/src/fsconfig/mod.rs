@@ -83,6 +83,38 @@ pub struct Configuration {
     pub aliases: Vec<Alias>,
     /// At least one, each of which has servers for metadata and data; no two have the same name.
     pub file_systems: Vec<FsConfig>,
+    /// Where and how servers store data.
+    pub storage: Storage,
+}
+
+/// What a configuration says about the servers' own storage.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Storage {
+    /// Directories for data and metadata, each with the alias of its server, or without one for all that have none of
+    /// their own.
+    directories: Vec<(Option<String>, String)>,
+    /// `TroveMethod`, the last one; `alt-aio` if there is none.
+    pub method: Option<String>,
+    /// Whether data is stored before a write is answered (`TroveSyncData`), in the last file system.
+    pub syncs: Option<bool>,
+}
+
+impl Storage {
+    /// The directories of a server.
+    pub fn directories(&self, alias: &str) -> Vec<&str> {
+        let of = |wanted: Option<&str>| {
+            let own = self.directories.iter().filter(move |(server, _)| server.as_deref() == wanted);
+            own.map(|(_, directory)| directory.as_str()).collect::<Vec<_>>()
+        };
+        let own = of(Some(alias));
+        if own.is_empty() { of(None) } else { own }
+    }
+
+    /// Whether a write is answered when it is in the server's memory.
+    pub fn is_in_memory(&self) -> bool {
+        let is_direct = self.method.as_deref().is_some_and(|method| method.eq_ignore_ascii_case("directio"));
+        !is_direct && self.syncs == Some(false)
+    }
 }
 
 impl Configuration {
@@ -102,6 +134,11 @@ impl Configuration {
             Some(server) => Err(self.alias(&server.alias).map_or(FsConfigError::Whole("no server"), Alias::no_tcp)),
             None => Ok(fs),
         }
+    }
+
+    /// The alias of the server at `address`, as it is written there.
+    pub fn alias_at(&self, address: &str) -> Option<&Alias> {
+        self.aliases.iter().find(|alias| alias.tcp() == Some(address))
     }
 
     /// The line that names a server.

@@ -1,6 +1,8 @@
 //! The options that matter here, and where each may stand: from the servers' table.
 
-use super::sections::Section::{self, Aliases, DataHandleRanges, Defaults, Distribution, FileSystem, MetaHandleRanges};
+use super::sections::Section::{
+    self, Aliases, DataHandleRanges, Defaults, Distribution, FileSystem, MetaHandleRanges, ServerOptions, StorageHints,
+};
 
 /// An option that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,10 +18,13 @@ pub(super) enum Setting {
     FlowTimeout,
     RetryLimit,
     RetryDelay,
+    Server,
+    Storage,
+    Trove,
     Include,
 }
 
-const SETTINGS: [(Setting, &str, &[Section]); 13] = [
+const SETTINGS: [(Setting, &str, &[Section]); 18] = [
     (Setting::Alias, "Alias", &[Aliases]),
     (Setting::Range, "Range", &[MetaHandleRanges, DataHandleRanges]),
     (Setting::Name, "Name", &[FileSystem, Distribution]),
@@ -31,6 +36,11 @@ const SETTINGS: [(Setting, &str, &[Section]); 13] = [
     (Setting::FlowTimeout, "ClientJobFlowTimeoutSecs", &[Defaults]),
     (Setting::RetryLimit, "ClientRetryLimit", &[Defaults]),
     (Setting::RetryDelay, "ClientRetryDelayMilliSecs", &[Defaults]),
+    (Setting::Server, "Server", &[ServerOptions]),
+    (Setting::Storage, "DataStorageSpace", &[Defaults, ServerOptions]),
+    (Setting::Storage, "MetadataStorageSpace", &[Defaults, ServerOptions]),
+    (Setting::Trove, "TroveMethod", &[Defaults, StorageHints]),
+    (Setting::Trove, "TroveSyncData", &[StorageHints]),
     // Servers know these, but refuse them everywhere.
     (Setting::Include, "Include", &[]),
     (Setting::Include, "IncludePath", &[]),

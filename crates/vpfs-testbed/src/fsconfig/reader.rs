@@ -9,7 +9,7 @@ use super::error::{FsConfigError, quoted};
 use super::file_system::{Clients, OpenFileSystem};
 use super::options::{self, Setting};
 use super::sections::{Section, Tag, places};
-use super::{Configuration, FsConfig, number};
+use super::{Configuration, FsConfig, Storage, number};
 
 /// What has been read so far.
 pub(super) struct Reader<'a> {
@@ -21,6 +21,9 @@ pub(super) struct Reader<'a> {
     clients: Clients,
     open: Option<OpenFileSystem>,
     file_systems: Vec<FsConfig>,
+    storage: Storage,
+    /// Whose options follow, in a section for one server.
+    server: Option<String>,
     /// An option of a server's own file, of versions that had one, was there.
     is_servers_own: bool,
 }
@@ -35,6 +38,8 @@ impl<'a> Reader<'a> {
             clients: Clients::default(),
             open: None,
             file_systems: Vec::new(),
+            storage: Storage::default(),
+            server: None,
             is_servers_own: false,
         }
     }
@@ -51,6 +56,7 @@ impl<'a> Reader<'a> {
             false => Ok(Configuration {
                 file_systems: self.file_systems.into_iter().map(|fs| self.clients.of(fs)).collect(),
                 aliases: self.aliases,
+                storage: self.storage,
             }),
             true if self.is_servers_own => Err(FsConfigError::Whole(
                 "this is the file of a single server, of an OrangeFS or PVFS that has two; give the one that all servers \
@@ -88,6 +94,7 @@ impl<'a> Reader<'a> {
         match section {
             // Each such section starts from the servers' own defaults.
             Section::Defaults => self.clients = Clients::default(),
+            Section::ServerOptions => self.server = None,
             Section::FileSystem if self.aliases.is_empty() => {
                 return Err("<FileSystem> comes before any Alias; put <Aliases> first".to_owned());
             }
@@ -136,6 +143,11 @@ impl<'a> Reader<'a> {
         if !sections.contains(&section) {
             return Err(format!("{name} stands {}, but belongs {}", self.place(), places(sections)));
         }
+        if matches!(setting, Setting::Server | Setting::Storage | Setting::Trove) {
+            let value = document.as_deref().or(arguments.first().map(|word| &*word.value)).unwrap_or_default();
+            self.of_the_host(setting, name, String::from_utf8_lossy(value).into_owned());
+            return Ok(());
+        }
         let arguments = match document {
             Some(document) => vec![text(name, &document)?],
             None => arguments.iter().map(|word| text(name, &word.value)).collect::<Result<_, _>>()?,
@@ -152,6 +164,16 @@ impl<'a> Reader<'a> {
             (_, None) => self.clients.set(setting, number(name, &arguments)?),
         }
         Ok(())
+    }
+
+    /// What matters to a server's own host only, where a variable of its environment may stand in it.
+    fn of_the_host(&mut self, setting: Setting, name: &str, value: String) {
+        match setting {
+            Setting::Server => self.server = Some(value),
+            Setting::Storage => self.storage.directories.push((self.server.clone(), value)),
+            _ if name == "TroveMethod" => self.storage.method = Some(value),
+            _ => self.storage.syncs = Some(!value.eq_ignore_ascii_case("no")),
+        }
     }
 
     fn alias(&mut self, arguments: &[String], line: usize) -> Result<(), String> {

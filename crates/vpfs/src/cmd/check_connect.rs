@@ -48,7 +48,7 @@ async fn nfs_findings(config: &Config, servers: &[ServerId]) -> (Vec<String>, Ve
         (server, nfs::answers(&format!("{}:{}", server.address.host(), server.address.port()), WAIT).await)
     });
     let (mut answers, mut findings) = (Vec::new(), Vec::new());
-    for (Server { name, address }, answer) in join_all(asked).await {
+    for (Server { name, address, .. }, answer) in join_all(asked).await {
         match answer {
             Err(error) => findings.push(format!("{name}: {error}")),
             Ok(offered) if offered.is_empty() => findings.push(format!("{name}: {address} has neither NFS nor mountd")),
@@ -63,7 +63,7 @@ async fn orangefs_findings(config: &Config, servers: &[ServerId]) -> (Vec<String
     let mut first: Option<(&str, Vec<u8>)> = None;
     for group in servers.chunks(AT_ONCE) {
         for (id, answer) in ask(config, group).await {
-            let Server { name, address } = &config.servers[id.index()];
+            let Server { name, address, .. } = &config.servers[id.index()];
             if answer.is_ok() {
                 answers.push(format!("{name}: {address} answers"));
             }
@@ -139,7 +139,7 @@ fn other_alias(config: &Config, alias: &Alias) -> Option<String> {
 }
 
 /// A server of ours that is not in their configuration.
-fn unknown(theirs: &Configuration, Server { name, address }: &Server) -> Option<String> {
+fn unknown(theirs: &Configuration, Server { name, address, .. }: &Server) -> Option<String> {
     let is_theirs = |alias: &Alias| alias.name == *name || alias.tcp() == Some(address.as_str());
     (!theirs.aliases.iter().any(is_theirs)).then(|| format!("{name}: the servers have neither this name nor {address}"))
 }

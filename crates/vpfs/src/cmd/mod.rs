@@ -34,6 +34,7 @@ pub(crate) mod top;
 pub(crate) mod web;
 pub(crate) mod why;
 pub(crate) mod workload;
+pub(crate) mod write_back;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ring::rand::{SecureRandom, SystemRandom};

@@ -1,7 +1,7 @@
 //! Addresses of host names, looked up once by a command.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, UdpSocket};
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
@@ -10,6 +10,11 @@ use futures_util::{StreamExt, stream};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How many names are looked up at a time.
 const AT_ONCE: usize = 32;
+
+/// Whether an address is one of this host's.
+pub(super) fn is_own(ip: IpAddr) -> bool {
+    UdpSocket::bind((ip, 0)).is_ok()
+}
 
 /// Addresses by name, as far as they were found.
 #[derive(Debug)]

@@ -10,6 +10,7 @@ use vpfs_core::{ServerId, SharingMode};
 use vpfs_proxy::{Daemon, Environment, Offer, Resolver, StateDir, check_names};
 
 use super::successor::Starting;
+use super::write_back::Attached;
 use super::{admin, check_connect, check_start, count, reload, runtime, successor, systemd};
 use crate::exit::Exit;
 use crate::log::{self, LogSwitch};
@@ -127,6 +128,7 @@ impl Proxy {
         let watchdog = systemd::watch(daemon.observer());
         let doors = (&daemon.observer(), daemon.pushes());
         let admin = admin::serve(daemon.config(), servers, self.take_over, doors, (events, askers));
+        let _write_back = Attached::start(&self.config, daemon.config(), servers);
         let failed = |error| tracing::error!(%error, "upgrade failed; this process continues");
         let mut successor = None;
         loop {

@@ -63,8 +63,13 @@ impl Check {
         self.add(Verdict::Failed, finding, fix);
     }
 
-    pub(super) fn skip(mut self, why: impl Display, fix: impl Display) -> Vec<Finding> {
+    /// Something could not be checked.
+    pub(super) fn note(&mut self, why: impl Display, fix: impl Display) {
         self.add(Verdict::Skipped, why, fix);
+    }
+
+    pub(super) fn skip(mut self, why: impl Display, fix: impl Display) -> Vec<Finding> {
+        self.note(why, fix);
         self.findings
     }
 

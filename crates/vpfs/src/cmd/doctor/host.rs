@@ -1,29 +1,27 @@
-//! Checks of this host: descriptors, the state directory, who is connected to the servers here, the packet filter, when
-//! the kernel stores what NFS clients write.
+//! Checks of this host: descriptors, the state directory, who is connected to the servers here, the packet filter, how
+//! much of what clients wrote is not stored yet.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
 
-use vpfs_config::{Config, Protocol, Server};
+use vpfs_config::units::Size;
+use vpfs_config::{Config, Server};
 use vpfs_core::{Bytes, ServerId};
 use vpfs_proxy::{Reader, SecretProblem, StateDir, check_secrets, descriptors_needed};
 
 use super::finding::{Check, Finding};
 use super::sockets;
-use crate::cmd::names::Names;
+use crate::cmd::names::{Names, is_own};
+use crate::cmd::write_back::{self, Device, DeviceError};
 
 /// History takes up to 256 MiB; with what is needed to write it anew, no more than this.
 const SPACE: u64 = 512 << 20;
 /// From 32 MiB on, small writes were measured to wait behind what a disk of 60 MB/s stores at once (docs/benchmarks.md,
 /// NFS). This is what the guide recommends for disks of 1 GB/s.
 const GATHERED: Bytes = Bytes::mib(16);
-
-/// Whether an address is one of this host's.
-pub(super) fn is_own(ip: IpAddr) -> bool {
-    UdpSocket::bind((ip, 0)).is_ok()
-}
 
 /// Whether proxies with these process ids may open enough files.
 pub(super) fn descriptors(config: &Config, processes: &[u32]) -> Vec<Finding> {
@@ -111,7 +109,7 @@ pub(super) fn bypass(config: &Config, here: &[ServerId], names: &Names) -> Vec<F
     let proxies: Vec<IpAddr> = super::proxies(config).flat_map(|address| names.of(address.host())).collect();
     let may = |ip| is_own(ip) || servers.contains(ip) || proxies.contains(&ip);
     for id in here {
-        let Server { name, address } = &config.servers[id.index()];
+        let Server { name, address, .. } = &config.servers[id.index()];
         for ip in names.of(address.host()) {
             let place = SocketAddr::new(ip, address.port());
             let past = sockets::past(&connections, place, may);
@@ -157,7 +155,7 @@ pub(super) fn firewall(config: &Config, here: &[ServerId]) -> Vec<Finding> {
 fn rules_for(mut check: Check, config: &Config, here: &[ServerId], rules: &str) -> Vec<Finding> {
     let is_redirected = config.listeners.iter().any(|listener| listener.is_redirected);
     for id in here {
-        let Server { name, address } = &config.servers[id.index()];
+        let Server { name, address, .. } = &config.servers[id.index()];
         let port = address.port().to_string();
         let has_port = rules.split(|c: char| !c.is_ascii_digit()).any(|word| word == port);
         if has_port {
@@ -175,26 +173,49 @@ fn rules_for(mut check: Check, config: &Config, here: &[ServerId], rules: &str) 
     check.or("rules name the ports of all servers here")
 }
 
-/// Whether the kernel of an NFS server begins soon to store what clients wrote.
-pub(super) fn write_back(config: &Config, here: &[ServerId]) -> Vec<Finding> {
-    let check = Check::new("write-back");
-    if !here.iter().any(|id| config.servers[id.index()].address.protocol() == Some(Protocol::Nfs)) {
+/// Whether little of what clients wrote is in the memory of this host and not on the disks of its servers.
+pub(super) async fn write_back(config: &Config, here: &[ServerId]) -> Vec<Finding> {
+    let mut check = Check::new("write-back");
+    let servers: Vec<&Server> = here.iter().map(|id| &config.servers[id.index()]).collect();
+    if servers.iter().all(|server| server.is_mount()) {
         return Vec::new();
     }
-    match gathered(|path| fs::read_to_string(path).ok()) {
-        Some(most) => stored_from(check, most),
-        None => check.skip("the kernel's limits of dirty memory cannot be read", ""),
+    if write_back::in_force(config).is_none() {
+        return check.skip("limits.write_back is off, or vpfs only observes", "");
     }
+    let mut disks = BTreeMap::new();
+    for server in servers {
+        for directory in write_back::directories(server).await {
+            match Device::of(&directory) {
+                Ok(device) => _ = disks.insert(device, directory),
+                Err(error) => unlimited(&mut check, &error, gathered(|path| fs::read_to_string(path).ok())),
+            }
+        }
+    }
+    let fix = "systemctl enable --now vpfs-write-back, or run vpfs proxy as root";
+    for (device, directory) in disks.iter().filter(|(device, _)| device.limit().is_none()) {
+        let text =
+            format!("{} is on disk {device}: nothing limits what is written and not stored", directory.display());
+        check.warn(text, fix);
+    }
+    let limited = |(device, _): (&Device, _)| Some(format!("{device}: {}", Size(Bytes(device.limit()?))));
+    let limits: Vec<String> = disks.iter().filter_map(limited).collect();
+    if limits.is_empty() {
+        let fix = "if one is on this host, write its data = \"/srv/export\" under [[server]]";
+        check.note("nothing says which disks the servers here have", fix);
+    }
+    check.or(format!("what is written and not stored is limited (disk {})", limits.join(", ")))
 }
 
-fn stored_from(mut check: Check, most: Bytes) -> Vec<Finding> {
-    let mib = most.0.div_ceil(1 << 20);
+/// A disk that the kernel cannot limit by itself. It begins to store when it has gathered this much for all disks.
+fn unlimited(check: &mut Check, error: &DeviceError, gathered: Option<Bytes>) {
+    let Some(most) = gathered else { return };
     if most > GATHERED {
-        let text = format!("the kernel gathers {mib} MiB of writes until it stores any: small ones wait behind them");
+        let text =
+            format!("{error}; it gathers {} of writes until it stores any: small ones wait behind them", Size(most));
         let fix = "set vm.dirty_bytes and vm.dirty_background_bytes (docs/guide/nfs.md, The server's memory)";
         check.warn(text, fix);
     }
-    check.or(format!("the kernel gathers at most {mib} MiB of writes until it stores them"))
 }
 
 /// How much may be dirty until the kernel begins to store it; `read` reads a file.
@@ -256,10 +277,17 @@ mod tests {
         assert_eq!(gathered([0, 10, 0, 20]), Some(104_857_600), "of 1,000 MiB");
         assert_eq!(gathered([1 << 20, 0, 0, 20]), Some(1 << 20));
         assert_eq!(gathered([0, 10, 8 << 20, 0]), Some(4 << 20), "half of a limit that is lower");
-        let verdict = |bytes| stored_from(Check::new(""), bytes)[0].result;
-        assert_eq!(verdict(Bytes::mib(1)), Verdict::Ok);
-        let measured = gathered([0, 10, 64 << 20, 0]).map(Bytes).expect("all can be read");
-        assert_eq!(verdict(measured), Verdict::Warning, "where small writes were slow");
+        let verdict = |bytes| {
+            let mut check = Check::new("");
+            unlimited(&mut check, &DeviceError::OldKernel, bytes);
+            check.or("")[0].result
+        };
+        assert_eq!(verdict(Some(Bytes::mib(1))), Verdict::Ok);
+        assert_eq!(
+            verdict(gathered([0, 10, 64 << 20, 0]).map(Bytes)),
+            Verdict::Warning,
+            "where small writes were slow"
+        );
         assert_eq!(super::gathered(|_| None), None);
     }
 

@@ -17,7 +17,7 @@ use vpfs_core::ServerId;
 use vpfs_proxy::{PeersReport, Resolver, check_names, check_serving, check_start};
 
 use super::asking::{Answer, Answers, Asking};
-use super::names::Names;
+use super::names::{Names, is_own};
 use super::{check_connect, runtime};
 use crate::exit::Exit;
 use crate::print::{print, print_json};
@@ -94,7 +94,7 @@ impl Patient {
         findings.extend(host::bypass(&config, &here, &names));
         findings.extend(host::firewall(&config, &here));
         findings.extend(host::state());
-        findings.extend(host::write_back(&config, &here));
+        findings.extend(host::write_back(&config, &here).await);
         findings.extend(slurm::examine(&self.config).await);
         Ok(findings)
     }
@@ -104,7 +104,7 @@ impl Patient {
         if !self.servers.is_empty() {
             return self.servers.iter().map(|name| config.server(name).map_err(Exit::Usage)).collect();
         }
-        let is_here = |host: &str| names.of(host).into_iter().any(host::is_own);
+        let is_here = |host: &str| names.of(host).into_iter().any(is_own);
         let servers = config.servers().filter(|(_, server)| is_here(server.address.host()));
         Ok(servers.map(|(id, _)| id).collect())
     }
