@@ -110,8 +110,8 @@ impl Storage {
         if own.is_empty() { of(None) } else { own }
     }
 
-    /// Whether a write is answered when it is in the server's memory.
-    pub fn is_in_memory(&self) -> bool {
+    /// Whether a write is answered when it is in the server's memory: without direct I/O, and if nothing syncs it.
+    pub fn answers_from_memory(&self) -> bool {
         let is_direct = self.method.as_deref().is_some_and(|method| method.eq_ignore_ascii_case("directio"));
         !is_direct && self.syncs == Some(false)
     }

@@ -15,7 +15,7 @@ use vpfs_proxy::{Reader, SecretProblem, StateDir, check_secrets, descriptors_nee
 use super::finding::{Check, Finding};
 use super::sockets;
 use crate::cmd::names::{Names, is_own};
-use crate::cmd::write_back::{self, Device, DeviceError};
+use crate::cmd::write_back::{self, Device, DeviceError, Storage};
 
 /// History takes up to 256 MiB; with what is needed to write it anew, no more than this.
 const SPACE: u64 = 512 << 20;
@@ -185,24 +185,30 @@ pub(super) async fn write_back(config: &Config, here: &[ServerId]) -> Vec<Findin
     }
     let mut disks = BTreeMap::new();
     for server in servers {
-        for directory in write_back::directories(server).await {
+        let Storage { directories, answers_from_memory } = Storage::of(server).await;
+        for directory in directories {
             match Device::of(&directory) {
-                Ok(device) => _ = disks.insert(device, directory),
+                Ok(device) => _ = disks.insert(device, (directory, answers_from_memory)),
+                Err(_) if !answers_from_memory => {}
                 Err(error) => unlimited(&mut check, &error, gathered(|path| fs::read_to_string(path).ok())),
             }
         }
     }
     let fix = "systemctl enable --now vpfs-write-back, or run vpfs proxy as root";
-    for (device, directory) in disks.iter().filter(|(device, _)| device.limit().is_none()) {
+    let is_open = |(device, (_, from_memory)): &(&Device, &(_, bool))| device.limit().is_none() && *from_memory;
+    for (device, (directory, _)) in disks.iter().filter(is_open) {
         let text =
             format!("{} is on disk {device}: nothing limits what is written and not stored", directory.display());
         check.warn(text, fix);
     }
     let limited = |(device, _): (&Device, _)| Some(format!("{device}: {}", Size(Bytes(device.limit()?))));
     let limits: Vec<String> = disks.iter().filter_map(limited).collect();
-    if limits.is_empty() {
+    if disks.is_empty() {
         let fix = "if one is on this host, write its data = \"/srv/export\" under [[server]]";
         check.note("nothing says which disks the servers here have", fix);
+    }
+    if limits.is_empty() {
+        return check.or("the servers here store a write before they answer it");
     }
     check.or(format!("what is written and not stored is limited (disk {})", limits.join(", ")))
 }

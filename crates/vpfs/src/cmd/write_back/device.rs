@@ -72,27 +72,38 @@ impl Device {
     }
 }
 
-/// Directories with the data of a server of this host; empty if nothing says where it is.
-pub(in crate::cmd) async fn directories(server: &Server) -> BTreeSet<PathBuf> {
-    if let Some(data) = &server.data {
-        return BTreeSet::from([data.clone()]);
-    }
-    let (host, port) = (server.address.host(), server.address.port());
-    match server.address.protocol() {
-        Some(Protocol::OrangeFs) => {
-            let text = fetch_config(&format!("{host}:{port}"), WAIT).await.unwrap_or_default();
-            stored_in(&text, server.address.as_str())
-        }
-        Some(Protocol::Nfs) => exported(port),
-        None => BTreeSet::new(),
-    }
+/// How a server of this host stores.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(in crate::cmd) struct Storage {
+    /// Directories with its data; empty if nothing says where it is.
+    pub(in crate::cmd) directories: BTreeSet<PathBuf>,
+    /// A write may be answered before it is stored.
+    pub(in crate::cmd) answers_from_memory: bool,
 }
 
-/// Where the server at `address` stores, by the configuration of its file system.
-fn stored_in(text: &[u8], address: &str) -> BTreeSet<PathBuf> {
-    let Ok(config) = Configuration::parse(text) else { return BTreeSet::new() };
-    let Some(alias) = config.alias_at(address) else { return BTreeSet::new() };
-    config.storage.directories(&alias.name).into_iter().map(PathBuf::from).collect()
+impl Storage {
+    /// By what the configuration, the server or its own files say.
+    pub(in crate::cmd) async fn of(server: &Server) -> Self {
+        let (host, port) = (server.address.host(), server.address.port());
+        match (server.address.protocol(), &server.data) {
+            (_, Some(data)) => Self { directories: BTreeSet::from([data.clone()]), answers_from_memory: true },
+            (Some(Protocol::OrangeFs), None) => {
+                let text = fetch_config(&format!("{host}:{port}"), WAIT).await.unwrap_or_default();
+                Self::of_orangefs(&text, server.address.as_str())
+            }
+            // Unless a client asks for more.
+            (Some(Protocol::Nfs), None) => Self { directories: exported(port), answers_from_memory: true },
+            (None, None) => Self::default(),
+        }
+    }
+
+    /// Of the server at `address`, by the configuration of its file system.
+    fn of_orangefs(text: &[u8], address: &str) -> Self {
+        let Ok(config) = Configuration::parse(text) else { return Self::default() };
+        let Some(alias) = config.alias_at(address) else { return Self::default() };
+        let directories = config.storage.directories(&alias.name).into_iter().map(PathBuf::from).collect();
+        Self { directories, answers_from_memory: config.storage.answers_from_memory() }
+    }
 }
 
 /// What the NFS server at this port of this host exports.
@@ -154,10 +165,15 @@ mod tests {
             <FileSystem>\nName f\nID 9\nRootHandle 4\n<MetaHandleRanges>\nRange a 3-9\n</MetaHandleRanges>\n\
             <DataHandleRanges>\nRange b 10-19\n</DataHandleRanges>\n\
             <StorageHints>\nTroveSyncData no\n</StorageHints>\n</FileSystem>\n";
-        let of = |address| stored_in(conf.as_bytes(), address).into_iter().collect::<Vec<_>>();
+        let of = |address| Storage::of_orangefs(conf.as_bytes(), address).directories.into_iter().collect::<Vec<_>>();
         assert_eq!(of("tcp://h:1"), ["/d/a", "/m/a"].map(PathBuf::from));
         assert_eq!(of("tcp://h:2"), ["/m"].map(PathBuf::from));
-        assert!(of("tcp://h:3").is_empty() && stored_in(b"nonsense", "tcp://h:1").is_empty());
+        assert!(of("tcp://h:3").is_empty());
+        assert_eq!(Storage::of_orangefs(b"nonsense", "tcp://h:1"), Storage::default());
+        let from_memory = |text: &str| Storage::of_orangefs(text.as_bytes(), "tcp://h:1").answers_from_memory;
+        assert!(from_memory(conf), "as pvfs2-genconfig writes it");
+        assert!(!from_memory(&conf.replace("alt-aio", "directio")));
+        assert!(!from_memory(&conf.replace("TroveSyncData no", "TroveSyncData yes")));
     }
 
     #[test]

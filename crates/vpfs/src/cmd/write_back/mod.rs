@@ -26,7 +26,7 @@ use crate::exit::Exit;
 use crate::log;
 use crate::signals::Stop;
 
-pub(super) use self::device::{Device, DeviceError, directories};
+pub(super) use self::device::{Device, DeviceError, Storage};
 
 /// Limit what is in the memory of a server's host and not yet on its disk
 ///
@@ -165,7 +165,7 @@ async fn find(
     disks: &mut BTreeMap<Device, Disk>,
     told: &mut BTreeSet<String>,
 ) -> bool {
-    let directories = directories(server).await;
+    let Storage { directories, .. } = Storage::of(server).await;
     for directory in &directories {
         let found = match Device::of(directory) {
             Ok(device) if disks.contains_key(&device) => continue,
