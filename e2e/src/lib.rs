@@ -68,6 +68,13 @@ pub fn write_program(path: &Path, text: &str) {
     std::fs::remove_file(draft).expect("our own");
 }
 
+/// The lines of a log that complain; not that storage has become slower, which the model of a disk does on a machine
+/// with other work.
+pub fn complaints(log: &str) -> Vec<&str> {
+    let complains = |line: &&str| ["WARN", "ERROR"].iter().any(|level| line.contains(level));
+    log.lines().filter(complains).filter(|line| !line.contains("the storage is slower than it was")).collect()
+}
+
 /// Asks again and again for something that other processes do by their own clocks, until `found` is `Ok`.
 ///
 /// # Panics
