@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use vpfs_config::units::Size;
+use futures_util::future::join_all;
 use vpfs_config::{Config, Server};
 use vpfs_core::{Bytes, ServerId};
 use vpfs_proxy::{Reader, SecretProblem, StateDir, check_secrets, descriptors_needed};
@@ -183,25 +183,25 @@ pub(super) async fn write_back(config: &Config, here: &[ServerId]) -> Vec<Findin
     if write_back::in_force(config).is_none() {
         return check.skip("limits.write_back is off, or vpfs only observes", "");
     }
-    let mut disks = BTreeMap::new();
-    for server in servers {
-        let Storage { directories, answers_from_memory } = Storage::of(server).await;
+    let mut disks: BTreeMap<Device, (PathBuf, bool)> = BTreeMap::new();
+    // All at once, as each may have to wait for one that hangs.
+    for Storage { directories, answers_from_memory } in join_all(servers.into_iter().map(Storage::of)).await {
         for directory in directories {
             match Device::of(&directory) {
-                Ok(device) => _ = disks.insert(device, (directory, answers_from_memory)),
+                Ok(device) => disks.entry(device).or_insert((directory, false)).1 |= answers_from_memory,
                 Err(_) if !answers_from_memory => {}
                 Err(error) => unlimited(&mut check, &error, gathered(|path| fs::read_to_string(path).ok())),
             }
         }
     }
     let fix = "systemctl enable --now vpfs-write-back, or run vpfs proxy as root";
-    let is_open = |(device, (_, from_memory)): &(&Device, &(_, bool))| device.limit().is_none() && *from_memory;
+    let is_open = |(device, (_, from_memory)): &(&Device, &(PathBuf, bool))| device.limit().is_none() && *from_memory;
     for (device, (directory, _)) in disks.iter().filter(is_open) {
         let text =
             format!("{} is on disk {device}: nothing limits what is written and not stored", directory.display());
         check.warn(text, fix);
     }
-    let limited = |(device, _): (&Device, _)| Some(format!("{device}: {}", Size(Bytes(device.limit()?))));
+    let limited = |(device, _): (&Device, _)| Some(format!("{device}: {} MiB", device.limit()?.div_ceil(1 << 20)));
     let limits: Vec<String> = disks.iter().filter_map(limited).collect();
     if disks.is_empty() {
         let fix = "if one is on this host, write its data = \"/srv/export\" under [[server]]";
@@ -217,8 +217,8 @@ pub(super) async fn write_back(config: &Config, here: &[ServerId]) -> Vec<Findin
 fn unlimited(check: &mut Check, error: &DeviceError, gathered: Option<Bytes>) {
     let Some(most) = gathered else { return };
     if most > GATHERED {
-        let text =
-            format!("{error}; it gathers {} of writes until it stores any: small ones wait behind them", Size(most));
+        let mib = most.0.div_ceil(1 << 20);
+        let text = format!("{error}; it gathers {mib} MiB of writes until it stores any: small ones wait behind them");
         let fix = "set vm.dirty_bytes and vm.dirty_background_bytes (docs/guide/nfs.md, The server's memory)";
         check.warn(text, fix);
     }

@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use vpfs_admin::events::Events;
-use vpfs_config::units::Size;
 use vpfs_config::{Config, LogFormat, Server, WriteBack};
-use vpfs_core::{Bytes, ServerId};
+use vpfs_core::ServerId;
 
 use self::bound::Bound;
 use self::record::Record;
@@ -129,8 +129,10 @@ struct Disk {
     record: Record,
     bound: Bound,
     stored: Option<u64>,
-    /// The limit that the log has.
+    /// The limit that the log has, or 0.
     told: u64,
+    /// The log says that there is none.
+    has_failed: bool,
 }
 
 /// Limits the disks of these servers for ever.
@@ -144,13 +146,13 @@ async fn keep(servers: &[&Server], setting: WriteBack, records: &Path) -> std::c
         ticks.tick().await;
         if !waiting.is_empty() && looked.is_none_or(|at| at.elapsed() >= AGAIN) {
             looked = Some(Instant::now());
-            let mut without = Vec::new();
-            for server in waiting {
-                if !find(server, records, &mut disks, &mut told).await {
-                    without.push(server);
-                }
+            let asked = join_all(waiting.iter().map(|server| Storage::of(server))).await;
+            let found = waiting.into_iter().zip(asked);
+            let (known, unknown): (Vec<_>, Vec<_>) = found.partition(|(_, storage)| !storage.directories.is_empty());
+            for (server, Storage { directories, .. }) in known {
+                find(server, &directories, records, &mut disks, &mut told);
             }
-            waiting = without;
+            waiting = unknown.into_iter().map(|(server, _)| server).collect();
         }
         for (device, disk) in &mut disks {
             disk.follow(device, setting);
@@ -158,15 +160,15 @@ async fn keep(servers: &[&Server], setting: WriteBack, records: &Path) -> std::c
     }
 }
 
-/// Adds the disks of a server; whether it has said where its data is.
-async fn find(
+/// Adds the disks of a server.
+fn find(
     server: &Server,
+    directories: &BTreeSet<PathBuf>,
     records: &Path,
     disks: &mut BTreeMap<Device, Disk>,
     told: &mut BTreeSet<String>,
-) -> bool {
-    let Storage { directories, .. } = Storage::of(server).await;
-    for directory in &directories {
+) {
+    for directory in directories {
         let found = match Device::of(directory) {
             Ok(device) if disks.contains_key(&device) => continue,
             Ok(device) => {
@@ -177,7 +179,8 @@ async fn find(
         match found {
             Ok((device, record)) => {
                 tracing::info!(server = server.name, directory = %directory.display(), %device, "this is its disk");
-                disks.insert(device, Disk { record, bound: Bound::default(), stored: None, told: 0 });
+                disks
+                    .insert(device, Disk { record, bound: Bound::default(), stored: None, told: 0, has_failed: false });
             }
             Err(error) if told.insert(error.clone()) => {
                 let fix =
@@ -187,7 +190,6 @@ async fn find(
             Err(_) => {}
         }
     }
-    !directories.is_empty()
 }
 
 impl Disk {
@@ -211,10 +213,14 @@ impl Disk {
             Ok(()) => {
                 if wanted.abs_diff(self.told) > self.told / 4 {
                     self.told = wanted;
-                    tracing::info!(%device, limit = %Size(Bytes(wanted)), "how much may be unstored");
+                    tracing::info!(%device, mib = wanted.div_ceil(1 << 20), "how much may be unstored");
                 }
             }
-            Err(error) => tracing::warn!(%device, %error, "its unstored data cannot be limited; run this as root"),
+            Err(_) if self.has_failed => {}
+            Err(error) => {
+                self.has_failed = true;
+                tracing::warn!(%device, %error, "its unstored data cannot be limited; run this as root");
+            }
         }
     }
 }
