@@ -114,6 +114,11 @@ fn disks_of_servers_are_limited_while_a_proxy_runs() {
     disk.await_limit(|limit| limit.is_none());
     await_some(PATIENCE, || if changed(&before).is_empty() { Ok(()) } else { Err(format!("{:?}", changed(&before))) });
 
+    let text = fs::read_to_string(dir.path().join("first")).expect("ours").replacen("127.0.0.1", "192.0.2.1", 1);
+    fs::write(dir.path().join("elsewhere"), text).expect("a file");
+    let mut limit = command(dir.path(), &["write-back", "--config", "elsewhere", "--server", "s1"]);
+    Daemon::start(dir.path(), "elsewhere-limit", &mut limit).await_log("no server is on this host");
+
     let mut observing = proxy(dir.path(), "third", &disk, "[scheduler]\nmode = \"observe\"\n");
     observing.signal("TERM");
     observing.wait();

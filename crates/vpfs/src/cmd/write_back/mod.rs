@@ -43,8 +43,8 @@ pub(crate) struct WriteBackArgs {
     #[arg(long, value_name = "FILE", default_value = "/etc/vpfs/vpfs.toml")]
     config: PathBuf,
 
-    /// A server of this host, by its name in the file; may be given several times [default: those whose address is this
-    /// host's]
+    /// Only this server, by its name in the file, if its address is this host's; may be given several times [default:
+    /// all such servers]
     #[arg(long = "server", value_name = "NAME")]
     servers: Vec<String>,
 
@@ -81,6 +81,9 @@ impl WriteBackArgs {
             return stopped(&mut stop, self.attached).await;
         };
         let servers = self.here(&config).await?;
+        if servers.is_empty() {
+            tracing::info!("no server is on this host: nothing to do");
+        }
         super::systemd::ready("looking for disks", self.attached);
         tokio::select! {
             never = keep(&servers, setting, Path::new(RECORDS)) => match never {},
@@ -88,16 +91,15 @@ impl WriteBackArgs {
         }
     }
 
-    /// The servers of this host.
+    /// The servers of this host: of another one, a directory of the same name here would be on the wrong disk.
     async fn here<'a>(&self, config: &'a Config) -> Result<Vec<&'a Server>, Exit> {
-        if !self.servers.is_empty() {
-            let named = self.servers.iter().map(|name| config.server(name).map_err(Exit::Usage));
-            return named.map(|id| Ok(&config.servers[id?.index()])).collect();
-        }
-        let hosts = config.servers.iter().map(|server| server.address.host().to_owned());
+        let named = self.servers.iter().map(|name| config.server(name).map_err(Exit::Usage));
+        let named = named.map(|id| Ok(&config.servers[id?.index()])).collect::<Result<Vec<_>, Exit>>()?;
+        let wanted = if named.is_empty() { config.servers.iter().collect() } else { named };
+        let hosts = wanted.iter().map(|server| server.address.host().to_owned());
         let names = Names::look_up(hosts.collect()).await;
         let is_here = |server: &&Server| names.of(server.address.host()).into_iter().any(is_own);
-        Ok(config.servers.iter().filter(is_here).collect())
+        Ok(wanted.into_iter().filter(is_here).collect())
     }
 }
 
