@@ -8,10 +8,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use vpfs_proxy::Cancel;
 
 use crate::inodes::lock;
@@ -110,7 +112,16 @@ impl Waiters {
 /// Of a thread that is gone, the kernel still reads ahead. Others that open the file wait for that, and cannot be
 /// killed meanwhile; without it they read for themselves.
 fn is_dying(thread: u32, is_read: bool) -> bool {
-    fs::read_to_string(format!("/proc/{thread}/status")).map_or(is_read, |status| has_fatal_signal(&status))
+    match fs::read_to_string(format!("/proc/{thread}/status")) {
+        Ok(status) => has_fatal_signal(&status),
+        // Whatever else fails, such as too many open files, says nothing of the thread.
+        Err(error) => is_read && is_gone(&error),
+    }
+}
+
+/// Before or while it is read.
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || Errno::from_io_error(error) == Some(Errno::SRCH)
 }
 
 /// Whether a thread ends as soon as it takes the signals that it has yet to take. Most are made SIGKILL when they are
@@ -151,5 +162,6 @@ mod tests {
         let this = std::process::id();
         assert!(!is_dying(this, true) && !is_dying(this, false) && !is_dying(u32::MAX, false));
         assert!(is_dying(u32::MAX, true), "it is gone");
+        assert!(!is_gone(&Errno::MFILE.into()) && is_gone(&Errno::SRCH.into()));
     }
 }
