@@ -221,7 +221,8 @@ pub(crate) fn read_servers(root: &Table<'_>, addresses: &mut Addresses) -> Vec<S
             Address { protocol: Some(Protocol::OrangeFs), text: text.to_owned(), host: String::new(), port: 0 }
         });
         table.set("address", text);
-        servers.push(Server { name, address, data: read_data(&table) });
+        let data = read_data(&table, address.protocol.is_none());
+        servers.push(Server { name, address, data });
     }
     if servers.iter().any(Server::is_mount) && !servers.iter().all(Server::is_mount) {
         let message =
@@ -235,8 +236,12 @@ pub(crate) fn read_servers(root: &Table<'_>, addresses: &mut Addresses) -> Vec<S
     servers
 }
 
-fn read_data(table: &Table<'_>) -> Option<PathBuf> {
+fn read_data(table: &Table<'_>, is_mount: bool) -> Option<PathBuf> {
     let text = table.text("data")?;
+    if is_mount {
+        table.refuse("data", "has no effect for a mount, whose source `vpfs mount` names; remove it");
+        return None;
+    }
     if !text.starts_with('/') {
         table.refuse("data", format!("{} is not absolute; write for example \"/srv/export\"", quote(text)));
         return None;

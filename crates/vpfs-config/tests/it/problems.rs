@@ -116,6 +116,24 @@ fn words_are_checked() {
 }
 
 #[test]
+fn what_may_be_unstored_is_a_size_or_a_word_and_data_is_a_directory_of_a_server() {
+    let limit = |value: &str| problems_of(&format!("[limits]\nwrite_back = \"{value}\"")).join("\n");
+    let expected = "f:10: limits.write_back: \"much\" is neither \"auto\", \"off\" nor a size such as \"64MiB\"";
+    assert_eq!(limit("much"), expected);
+    assert_eq!(limit("1KiB"), "f:10: limits.write_back: 1KiB is less than 256KiB; write \"auto\", or more");
+    assert_eq!(["auto", "off", "256KiB"].map(limit), [""; 3]);
+    let server = |address: &str, data: &str, rest: &str| {
+        complaints(&format!("[[server]]\nname = \"s\"\naddress = \"{address}\"\ndata = \"{data}\"\n{rest}")).join("\n")
+    };
+    let listener = "[[listener]]\nport = 5334\n";
+    let expected = "f:4: server.1.data: \"srv\" is not absolute; write for example \"/srv/export\"";
+    assert_eq!(server("tcp://n:3334", "srv", listener), expected);
+    assert_eq!(server("tcp://n:3334", "/srv", listener), "");
+    let expected = "f:4: server.1.data: has no effect for a mount, whose source `vpfs mount` names; remove it";
+    assert_eq!(server("mount://n", "/srv", ""), expected);
+}
+
+#[test]
 fn a_file_needs_servers_and_listeners() {
     let complaints = complaints("");
     assert!(complaints[0].starts_with("f: listener: is missing; add a [[listener]]"), "{complaints:?}");
