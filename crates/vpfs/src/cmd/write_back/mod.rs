@@ -80,13 +80,17 @@ impl WriteBackArgs {
             super::systemd::ready("off", self.attached);
             return stopped(&mut stop, self.attached).await;
         };
-        let servers = self.here(&config).await?;
-        if servers.is_empty() {
-            tracing::info!("no server is on this host: nothing to do");
-        }
         super::systemd::ready("looking for disks", self.attached);
+        let limiting = async {
+            let servers = self.here(&config).await?;
+            if servers.is_empty() {
+                tracing::info!("no server is on this host: nothing to do");
+            }
+            match keep(&servers, setting, Path::new(RECORDS)).await {}
+        };
+        // Also while names are looked up: a proxy waits for this to end.
         tokio::select! {
-            never = keep(&servers, setting, Path::new(RECORDS)) => match never {},
+            result = limiting => result,
             result = stopped(&mut stop, self.attached) => result,
         }
     }
