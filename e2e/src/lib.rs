@@ -1,6 +1,7 @@
 //! Harness of the end-to-end tests: programs are started and stopped as by a user, on loopback or in namespaces.
 
 mod cluster;
+mod disk;
 mod hosts;
 pub mod http;
 mod machine;
@@ -14,6 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 pub use cluster::Cluster;
+pub use disk::Disk;
 pub use hosts::Hosts;
 pub use machine::Machine;
 

@@ -1,7 +1,7 @@
-//! Limited disks: ext4 on loop devices, limited for everything, write-back by the kernel included.
+//! Limited disks: the kernel limits everything that goes to them, its own write-back included.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 /// What a disk does in a second.
@@ -16,11 +16,7 @@ pub(super) struct Speed {
 /// A mounted disk; it is gone when dropped.
 #[derive(Debug)]
 pub(super) struct Disk {
-    /// Where it is mounted.
-    pub(super) mount: PathBuf,
-    device: String,
-    /// `MAJOR:MINOR`.
-    number: String,
+    disk: vpfs_e2e::Disk,
     speed: Speed,
 }
 
@@ -35,22 +31,23 @@ impl Disk {
         if !Path::new(CONTROLLER).join("blkio.throttle.write_bps_device").exists() {
             return Err(format!("{CONTROLLER} has no limits in its root group; this needs control groups v1 and root"));
         }
-        let (image, mount) = (dir.join(format!("{name}.img")), dir.join(name));
-        let file = fs::File::create(&image).and_then(|file| file.set_len(SIZE));
-        file.and_then(|()| fs::create_dir(&mount)).map_err(|error| format!("{}: {error}", image.display()))?;
-        run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image))?;
-        let device = run(Command::new("losetup").args(["--direct-io=on", "--show", "--find"]).arg(&image))?;
-        let number = run(Command::new("lsblk").args(["--noheadings", "--nodeps", "--output", "MAJ:MIN", &device]));
-        let disk = Self { mount, device, number: number.unwrap_or_default(), speed };
-        run(Command::new("mount").arg(&disk.device).arg(&disk.mount))?;
+        let disk = Self { disk: vpfs_e2e::Disk::new(dir, name, SIZE, &["--direct-io=on"])?, speed };
         disk.limit(true)?;
         Ok(disk)
+    }
+
+    /// Where it is mounted.
+    pub(super) fn mount(&self) -> &Path {
+        &self.disk.mount
     }
 
     /// Stores what the kernel still has in memory for it, without the limit, and gives the memory back.
     pub(super) fn settle(&self) -> Result<(), String> {
         self.limit(false)?;
-        run(Command::new("sync").arg("--file-system").arg(&self.mount))?;
+        let synced = Command::new("sync").arg("--file-system").arg(self.mount()).status();
+        if !synced.is_ok_and(|status| status.success()) {
+            return Err(format!("{} cannot be synced", self.mount().display()));
+        }
         fs::write("/proc/sys/vm/drop_caches", "1").map_err(|error| format!("drop_caches: {error}"))?;
         self.limit(true)
     }
@@ -58,7 +55,7 @@ impl Disk {
     /// Bytes that it has stored so far.
     pub(super) fn stored(&self) -> u64 {
         const SECTOR: u64 = 512;
-        let text = fs::read_to_string(format!("/sys/dev/block/{}/stat", self.number)).unwrap_or_default();
+        let text = fs::read_to_string(format!("/sys/dev/block/{}/stat", self.disk.number)).unwrap_or_default();
         text.split_whitespace().nth(6).and_then(|sectors| sectors.parse::<u64>().ok()).unwrap_or(0) * SECTOR
     }
 
@@ -67,7 +64,7 @@ impl Disk {
         for way in ["read", "write"] {
             for (what, most) in [("bps", self.speed.bytes), ("iops", self.speed.accesses)] {
                 let file = format!("{CONTROLLER}/blkio.throttle.{way}_{what}_device");
-                let line = format!("{} {}", self.number, if is_on { most } else { 0 });
+                let line = format!("{} {}", self.disk.number, if is_on { most } else { 0 });
                 fs::write(&file, line).map_err(|error| format!("{file}: {error}"))?;
             }
         }
@@ -77,18 +74,9 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Whatever fails here was not there.
-        let _ = self.limit(false);
-        let _ = run(Command::new("umount").arg(&self.mount));
-        let _ = run(Command::new("losetup").args(["--detach", &self.device]));
-    }
-}
-
-/// What a command prints.
-fn run(command: &mut Command) -> Result<String, String> {
-    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
-        false => Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim())),
+        // Another disk may get the number.
+        if let Err(error) = self.limit(false) {
+            eprintln!("{error}");
+        }
     }
 }

@@ -13,7 +13,7 @@ use vpfs_testbed::load::run::{Connections, Run, RunOptions, SyncMode, Transfer};
 
 use super::site::Kind;
 
-/// What the small application does: one process each with one call outstanding and time to think.
+/// What each process of the small application does, with one call outstanding and time to think before each.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Small {
     pub(super) name: &'static str,
@@ -130,8 +130,9 @@ const THINK: Duration = Duration::from_millis(2);
 pub(super) struct Done {
     pub(super) calls_per_second: f64,
     pub(super) bytes_per_second: f64,
-    pub(super) mean_seconds: f64,
-    pub(super) p99_seconds: f64,
+    /// Of the calls that ended; `None` if none did.
+    pub(super) mean_seconds: Option<f64>,
+    pub(super) p99_seconds: Option<f64>,
 }
 
 /// The calls of a running application.
@@ -169,8 +170,8 @@ impl Calls {
         Done {
             calls_per_second: count / seconds,
             bytes_per_second: bytes / seconds,
-            mean_seconds: times.iter().sum::<f64>() / count.max(1.0),
-            p99_seconds: times.get(times.len() * 99 / 100).copied().unwrap_or(0.0),
+            mean_seconds: (!times.is_empty()).then(|| times.iter().sum::<f64>() / count),
+            p99_seconds: times.get(times.len() * 99 / 100).copied(),
         }
     }
 }

@@ -21,13 +21,13 @@ pub(super) enum Kind {
 
 /// Servers on their disks.
 pub(super) struct Site {
-    pub(super) kind: Kind,
+    // Fields are dropped in this order, and a disk is busy while its server runs.
+    _servers: Vec<Daemon>,
     pub(super) disks: Vec<Disk>,
+    pub(super) kind: Kind,
     /// As in vpfs.toml, with a mount daemon's last.
     addresses: Vec<String>,
     dir: PathBuf,
-    // Dropped before the disks that they use.
-    _servers: Vec<Daemon>,
 }
 
 impl Site {
@@ -98,11 +98,11 @@ fn url(kind: Kind, addresses: &[String]) -> String {
     }
 }
 
-/// What Debian's packages set up, but for addresses, protocols that need other services, and the largest calls.
+/// What Debian's packages set up, except addresses, protocols that need other services, and the largest calls.
 fn nfs(dir: &Path) -> Result<Site, String> {
     let disk = Disk::start(dir, "export", Speed { bytes: 60_000_000, accesses: 600 })?;
     let ports = free_ports(2);
-    let (at, export) = (dir.display(), disk.mount.display());
+    let (at, export) = (dir.display(), disk.mount().display());
     let config = format!(
         "NFS_CORE_PARAM {{ Protocols = 3; Bind_addr = 127.0.0.1; NFS_Port = {ports}; MNT_Port = {}; Enable_NLM = false;\n\
          Enable_RQUOTA = false; Enable_UDP = false; mount_path_pseudo = true; }}\n\
@@ -137,7 +137,7 @@ fn orangefs(dir: &Path) -> Result<Site, String> {
     vpfs_e2e::run(&mut command);
     let mut text = std::fs::read_to_string(&conf).map_err(|error| format!("{}: {error}", conf.display()))?;
     for (port, disk) in (first..).zip(&disks) {
-        let mount = disk.mount.display();
+        let mount = disk.mount().display();
         let _ = write!(
             text,
             "<ServerOptions>\n\tServer 127.0.0.1_tcp{port}\n\tDataStorageSpace {mount}/data\n\t\
