@@ -34,8 +34,8 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // It may not have been mounted.
-        let _ = printed(Command::new("umount").arg(&self.mount));
+        // It may not have been mounted. What still uses it, such as a server that is just being killed, ends it.
+        let _ = printed(Command::new("umount").arg("--lazy").arg(&self.mount));
         let _ = printed(Command::new("losetup").args(["--detach", &self.device]));
     }
 }
