@@ -69,8 +69,12 @@ mod learned;
 mod limits;
 mod list;
 mod member;
+mod minima;
 mod policies;
 pub mod policy;
+mod prices;
+pub mod proportional;
+mod quickest;
 pub mod request;
 pub mod scheduler;
 pub mod settings;
@@ -98,6 +102,7 @@ pub use limits::Limits;
 pub use member::Member;
 pub use policies::Capabilities;
 pub use policy::Policy;
+pub use proportional::Proportional;
 pub use request::{
     Dispatch, FilePosition, MIN_DATA_COST, OpKind, Pieces, Request, Rule, ServiceClass, ServiceReport, Target,
 };

@@ -22,6 +22,8 @@ pub enum PolicyKind {
     Ioco,
     /// Shares of device time, and no delays for applications that ask for less: [`Isolation`](crate::Isolation).
     Isolation,
+    /// Bulk at the rate that is worth most to all: [`Proportional`](crate::Proportional).
+    Proportional,
 }
 
 /// What a [`Policy`](crate::Policy) is made from. Each policy uses the settings that it needs and ignores the rest.

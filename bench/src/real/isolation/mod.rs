@@ -80,6 +80,7 @@ impl Setting {
             config: Some((large, rest.to_owned())),
         };
         let mut all = vec![Self { name: "no vpfs".to_owned(), config: None }, with("isolation", String::new(), "")];
+        all.push(with("proportional", String::new(), "[scheduler]\npolicy = \"proportional\"\n"));
         all.extend(write_back.iter().map(String::as_str).chain(["off"]).map(|value| {
             let rest = format!("[limits]\nwrite_back = \"{value}\"\n");
             with(&format!("isolation, write_back {value}"), String::new(), &rest)

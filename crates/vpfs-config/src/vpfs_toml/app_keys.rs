@@ -1,6 +1,6 @@
 //! The keys of `[[app]]`, for the table in `keys.rs`.
 
-use super::kinds::{ACCOUNTS, HOSTS, IDS, ISOLATION, NAME, NAMES, PATHS, TWO_LEVEL};
+use super::kinds::{ACCOUNTS, HOSTS, IDS, ISOLATION, MINIMA, NAME, NAMES, PATHS, TWO_LEVEL};
 use super::share_keys::{PATH, WEIGHTS};
 use crate::schema::tunables::{Kind, Section, Tunable};
 
@@ -76,7 +76,7 @@ pub(crate) const APP: Section = Section {
              weight. Proxies in different processes need `[peers]` for that; without news from the \
              others, each keeps its even part.",
         )
-        .used_by(ISOLATION)
+        .used_by(MINIMA)
         .absent_means("its share by weight")
         .range("1B/s", "1PB/s"),
         Tunable::new(
@@ -84,7 +84,7 @@ pub(crate) const APP: Section = Section {
             Kind::Rate,
             "The rate that it gets at least **on each server**; not with `min_rate`.",
         )
-        .used_by(ISOLATION)
+        .used_by(MINIMA)
         .absent_means("its share by weight")
         .range("1B/s", "1PB/s"),
         Tunable::new(

@@ -60,7 +60,8 @@ pub(crate) const ROOT: Section = Section {
 
 const ADDRESS: Kind = Kind::Text("an address such as \"tcp://10.0.0.1:3334\"");
 
-const SHARING: &[PolicyKind] = &[PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::Isolation];
+const SHARING: &[PolicyKind] =
+    &[PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::Isolation, PolicyKind::Proportional];
 const SLOTS: &[PolicyKind] = &[PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::TwoLevel, PolicyKind::Ioco];
 const ADAPTING: &[PolicyKind] = &[PolicyKind::SfqD, PolicyKind::SfqDPlus];
 const SFQ_D_PLUS: &[PolicyKind] = &[PolicyKind::SfqDPlus];
@@ -148,7 +149,9 @@ pub(crate) const SCHEDULER: Section = Section {
              and the others share the storage's time by weight. `fifo` keeps the order of arrival. `sfq-d` shares by \
              weight. `sfq-d-plus` also accounts for the greater load of large requests, and fills gaps with small \
              ones. `two-level` keeps each application's `deadline` while it stays within its `target_rate`. `ioco` \
-             serves one application after another in each `window`, in the same order on all servers.",
+             serves one application after another in each `window`, in the same order on all servers. `proportional` is \
+             an experiment for single servers: it learns no costs, but moves the rate of the large applications to \
+             where one percent more for them costs the others one percent.",
         )
         .default("isolation")
         .paper("vPFS+ §III; Two-level; IOCO §3"),

@@ -13,3 +13,4 @@ pub(super) const ACCOUNTS: Kind = Kind::List("a list of names such as [\"alice\"
 pub(super) const IDS: Kind = Kind::List("a list of numbers and ranges such as [1000, \"2000-2999\"]");
 pub(super) const TWO_LEVEL: &[PolicyKind] = &[PolicyKind::TwoLevel];
 pub(super) const ISOLATION: &[PolicyKind] = &[PolicyKind::Isolation];
+pub(super) const MINIMA: &[PolicyKind] = &[PolicyKind::Isolation, PolicyKind::Proportional];

@@ -2,12 +2,12 @@
 
 use vpfs_core::PolicyKind;
 
-use super::kinds::ISOLATION;
+use super::kinds::MINIMA;
 use crate::schema::tunables::{Kind, Section, Tunable};
 
 /// The policies that have weights.
 pub(super) const WEIGHTS: &[PolicyKind] =
-    &[PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::TwoLevel, PolicyKind::Isolation];
+    &[PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::TwoLevel, PolicyKind::Isolation, PolicyKind::Proportional];
 
 pub(super) const PATH: Kind = Kind::Text("a name or a path of at most 8 names such as \"physics/alice\"");
 
@@ -52,11 +52,11 @@ pub const SHARE: Section = Section {
              They divide it by their weights, but who has a minimum of its own gets at least that; together these may \
              be as much as this one.",
         )
-        .used_by(ISOLATION)
+        .used_by(MINIMA)
         .absent_means("its share by weight")
         .range("1B/s", "1PB/s"),
         Tunable::new("server_min_rate", Kind::Rate, "The same **on each server**; not with `min_rate`.")
-            .used_by(ISOLATION)
+            .used_by(MINIMA)
             .absent_means("its share by weight")
             .range("1B/s", "1PB/s"),
     ],

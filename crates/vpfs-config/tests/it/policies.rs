@@ -46,7 +46,7 @@ fn without_a_word_the_defaults_are_the_cores() {
 
 #[test]
 fn every_policy_and_way_of_sharing_has_a_name() {
-    let names = ["fifo", "sfq-d", "sfq-d-plus", "two-level", "ioco", "isolation"];
+    let names = PolicyKind::NAMES;
     assert_eq!(names.map(|name| settings(&format!("policy = {name:?}")).kind), PolicyKind::ALL);
     let modes = ["local", "threshold", "layout"].map(|name| settings(&format!("sharing = {name:?}")).sharing.mode);
     assert_eq!(modes, [SharingMode::Local, SharingMode::Threshold, SharingMode::Layout]);
@@ -177,7 +177,10 @@ fn a_minimum_is_for_all_servers_or_for_each() {
         "f:11: app.a.min_rate: is more than its cap; lower it, or raise the cap"
     );
     let ignored = parse("policy = \"sfq-d\"", "min_rate = \"1MB/s\"").unwrap().warnings.to_string();
-    assert_eq!(ignored, "f:10: app.a.min_rate: has no effect with the policy sfq-d, only with isolation; remove it");
+    assert_eq!(
+        ignored,
+        "f:10: app.a.min_rate: has no effect with the policy sfq-d, only with isolation, proportional; remove it"
+    );
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn keys_that_the_policy_ignores_are_named() {
         ("adaptive = \"off\"", ""),
         (
             "policy = \"two-level\"\nsharing = \"layout\"",
-            "f:8: scheduler.sharing: has no effect with the policy two-level, only with sfq-d, sfq-d-plus, isolation; remove it",
+            "f:8: scheduler.sharing: has no effect with the policy two-level, only with sfq-d, sfq-d-plus, isolation, proportional; remove it",
         ),
         (
             "policy = \"sfq-d\"\nbackfill = \"paper\"",

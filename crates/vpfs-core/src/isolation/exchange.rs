@@ -5,13 +5,13 @@ use alloc::vec::Vec;
 use core::ops::Add;
 use core::time::Duration;
 
-use super::minima::Minima;
 use super::{Entry, Isolation};
 use crate::dsfq::SharedService;
 use crate::engine::{Engine, Handover};
 use crate::learned::Learned;
 use crate::limits::Limits;
 use crate::member::Member;
+use crate::minima::Minima;
 use crate::request::Request;
 use crate::settings::{PolicyKind, Settings};
 use crate::total::TotalKind;

@@ -34,11 +34,8 @@ mod in_flight;
 mod learning;
 mod memory;
 mod meter;
-mod minima;
 mod pace;
-mod prices;
 mod promises;
-mod quickest;
 mod reasons;
 mod share_use;
 #[cfg(test)]
@@ -58,10 +55,7 @@ use drift::Drift;
 use in_flight::InFlight;
 use learning::Learning;
 use meter::{Kind, Meter};
-use minima::Minima;
 use pace::Pace;
-use prices::Prices;
-use quickest::Quickest;
 use reasons::Reasons;
 use share_use::ShareUse;
 
@@ -70,6 +64,9 @@ use crate::dsfq::{Change, SharedService};
 use crate::event::{Event, EventQueue};
 use crate::fair::{FairQueue, Queued};
 use crate::list::{Links, Node};
+use crate::minima::Minima;
+use crate::prices::Prices;
+use crate::quickest::Quickest;
 use crate::request::{Dispatch, OpKind, Pieces, Request, ServiceClass, ServiceReport};
 use crate::scheduler::Scheduler;
 use crate::settings::{CostUnit, DeviceTime, Sharing};
@@ -227,7 +224,7 @@ impl Isolation {
         Self {
             queue: FairQueue::new(Kind::LANES),
             minima: Minima::new(TotalKind::Minimum),
-            prices: Prices::default(),
+            prices: Prices::new(Self::NS_PER_BYTE, 1),
             cost_unit: CostUnit::default(),
             events: EventQueue::with_capacity(event_capacity),
             in_flight: InFlight::default(),

@@ -11,8 +11,8 @@ use core::time::Duration;
 
 use super::Isolation;
 use super::meter::Kind;
-use super::minima::Minima;
 use crate::app_policy::{AppPolicy, Minimum};
+use crate::minima::Minima;
 use crate::total::TotalKind;
 use crate::units::{AppId, Time};
 

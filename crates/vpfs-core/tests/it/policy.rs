@@ -9,7 +9,7 @@ use vpfs_core::{
     ServiceClass, ServiceReport, Settings, SharedService, Sharing, SharingMode, SlotCostTable, Time, WindowOrder,
 };
 
-const KINDS: [PolicyKind; 6] = PolicyKind::ALL;
+const KINDS: [PolicyKind; PolicyKind::ALL.len()] = PolicyKind::ALL;
 
 fn settings(kind: PolicyKind, slots: u32) -> Settings {
     Settings::new(kind, depth(slots), SlotCostTable::default())
@@ -69,7 +69,8 @@ fn from_sfq_d_to_plus_and_back_keeps_tags() {
 #[test]
 fn policies_that_share_need_peers() {
     for kind in KINDS {
-        let shares = matches!(kind, PolicyKind::SfqD | PolicyKind::SfqDPlus | PolicyKind::Isolation);
+        let shares =
+            matches!(kind, PolicyKind::SfqD | PolicyKind::SfqDPlus | PolicyKind::Isolation | PolicyKind::Proportional);
         for mode in [SharingMode::Local, SharingMode::Threshold, SharingMode::Layout] {
             let sharing = Sharing { mode, ..Sharing::default() };
             let Capabilities { needs_peers, .. } = Settings { sharing, ..settings(kind, 14) }.capabilities();

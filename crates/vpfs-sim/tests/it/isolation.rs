@@ -342,3 +342,34 @@ fn few_processes_with_large_calls_get_no_more_than_their_share() {
         }
     }
 }
+
+/// Of what both keep, the product is what `proportional` looks for. It knows no costs, and is as good on one server as
+/// the policy that learns them, and better where requests are served in parallel.
+#[test]
+fn the_rate_of_bulk_is_worth_most_to_both() {
+    let flash = || Case::on(DeviceProfile::ssd());
+    for (name, case, least) in [
+        ("disk", Case::on(one_head()), 0.25),
+        ("disk 4:1", Case { weights: (4, 1), ..Case::on(one_head()) }, 0.13),
+        ("disk 1:4", Case { weights: (1, 4), ..Case::on(one_head()) }, 0.18),
+        ("throttled", Case::on(throttled()), 0.7),
+        ("cloud", Case::on(cloud()), 0.82),
+        ("flash, 256 KiB", Case { large_kib: 256, ..flash() }, 0.65),
+        ("flash, 1 MiB", flash(), 0.58),
+        ("throttled x 4", Case::on(throttled()).spread(4), 0.6),
+    ] {
+        let kept = case.kept(PolicyKind::Proportional);
+        println!("{name:20} {:.3} {kept:?}", kept.small * kept.large);
+        assert!(kept.small * kept.large >= least, "{name}: {kept:?}");
+    }
+}
+
+#[test]
+fn under_proportional_bulk_alone_has_everything() {
+    for (name, device) in [("disk", one_head()), ("throttled", throttled()), ("flash", DeviceProfile::ssd())] {
+        let case = Case::on(device);
+        let alone = |kind| Measured::of(&case.run(kind, vec![case.large()]), 0).rate;
+        let part = alone(PolicyKind::Proportional) / alone(PolicyKind::Fifo);
+        assert!(part >= 0.98, "{name}: {part:.3}");
+    }
+}

@@ -15,9 +15,8 @@
 //! are due themselves, and the rest goes to who is first by weight. If minima exceed the storage, what a share gets
 //! bounds what those in it get, as with `memory.min` of cgroups.
 
-use super::Entry;
 use crate::app_policy::Minimum;
-use crate::fair::FairQueue;
+use crate::fair::{FairQueue, Queued};
 use crate::heap::{Heap, Item};
 use crate::member::{ByMember, Member};
 use crate::shares::{Next, Order};
@@ -27,7 +26,7 @@ use crate::units::{AppId, Bytes, Time, VirtualTime};
 
 /// The minima at one server. O(depth · log n) in those with a minimum and requests queued; nothing for others.
 #[derive(Debug)]
-pub(super) struct Minima {
+pub(crate) struct Minima {
     accounts: ByMember<Account>,
     totals: Totals,
     /// Who has requests queued and is not due yet.
@@ -63,17 +62,15 @@ impl Item for Waiting {
     }
 }
 
-type Queue = FairQueue<Entry>;
-
 impl Minima {
     /// Of the device time that minima take from others, this part goes to the others after all: minima that exceed
     /// what the storage can give slow others down, but never stop them.
-    pub(super) const OTHERS: u64 = 20;
+    pub(crate) const OTHERS: u64 = 20;
     /// The others have no claim for longer ago.
     const OWED_MAX_NS: u64 = 1_000_000_000;
 
     /// Minima of this kind.
-    pub(super) fn new(kind: TotalKind) -> Self {
+    pub(crate) fn new(kind: TotalKind) -> Self {
         Self {
             accounts: ByMember::new(),
             totals: Totals::new(kind),
@@ -85,7 +82,7 @@ impl Minima {
     }
 
     /// Sets or lifts a minimum.
-    pub(super) fn set(&mut self, now: Time, queue: &mut Queue, of: Member, minimum: Option<Minimum>) {
+    pub(crate) fn set<E: Queued>(&mut self, now: Time, queue: &mut FairQueue<E>, of: Member, minimum: Option<Minimum>) {
         let minimum = minimum.filter(|minimum| minimum.rate > Bytes::ZERO);
         let before = self.accounts.get(of).copied();
         if minimum.is_none() && before.is_none() {
@@ -104,23 +101,23 @@ impl Minima {
     }
 
     /// The tree is another one. O(minima).
-    pub(super) fn rebuild(&mut self, now: Time, queue: &mut Queue) {
+    pub(crate) fn rebuild<E: Queued>(&mut self, now: Time, queue: &mut FairQueue<E>) {
         self.due = Order::default();
         self.accounts.members().into_iter().for_each(|member| self.place(now, queue, member));
     }
 
     /// Which of an application's rates they are.
-    pub(super) fn kind(&self) -> TotalKind {
+    pub(crate) fn kind(&self) -> TotalKind {
         self.totals.kind()
     }
 
     /// What the minima are kept by.
-    pub(super) fn totals(&mut self) -> &mut Totals {
+    pub(crate) fn totals(&mut self) -> &mut Totals {
         &mut self.totals
     }
 
     /// Who comes first for the sake of a minimum.
-    pub(super) fn first(&mut self, now: Time, queue: &mut Queue) -> Option<Member> {
+    pub(crate) fn first<E: Queued>(&mut self, now: Time, queue: &mut FairQueue<E>) -> Option<Member> {
         while let Some(member) = self.totals.poll_changed() {
             self.place(now, queue, member);
         }
@@ -138,18 +135,18 @@ impl Minima {
     }
 
     /// When the next one that has requests queued is due.
-    pub(super) fn next_due(&self) -> Option<Time> {
+    pub(crate) fn next_due(&self) -> Option<Time> {
         self.waiting.first().map(|waiting| waiting.at)
     }
 
     /// Whether it is the turn of the others now, whose next request takes `ns` of device time.
-    pub(super) fn owes(&self, ns: u64) -> bool {
+    pub(crate) fn owes(&self, ns: u64) -> bool {
         self.owed_ns >= ns.clamp(1, Self::OWED_MAX_NS)
     }
 
     /// A request with `bytes` is preferred for the sake of this one's minimum, and takes `ns` of device time from the
     /// others.
-    pub(super) fn on_preferred(&mut self, queue: &Queue, whose: Member, bytes: Bytes, ns: u64) {
+    pub(crate) fn on_preferred<E: Queued>(&mut self, queue: &FairQueue<E>, whose: Member, bytes: Bytes, ns: u64) {
         self.owed_ns = self.owed_ns.saturating_add(ns / Self::OTHERS).min(Self::OWED_MAX_NS);
         let mut at = Some(whose);
         while let Some(member) = at {
@@ -166,12 +163,12 @@ impl Minima {
     }
 
     /// A request that takes `ns` goes by shares.
-    pub(super) fn on_shared(&mut self, ns: u64) {
+    pub(crate) fn on_shared(&mut self, ns: u64) {
         self.owed_ns = self.owed_ns.saturating_sub(ns);
     }
 
     /// A request of `app` came, or is no longer queued.
-    pub(super) fn on_queue(&mut self, now: Time, queue: &mut Queue, app: AppId) {
+    pub(crate) fn on_queue<E: Queued>(&mut self, now: Time, queue: &mut FairQueue<E>, app: AppId) {
         self.each(queue, app, |minima, queue, member| {
             if queue.next_of(member).is_some() != minima.has_queue(member) {
                 minima.place(now, queue, member);
@@ -180,7 +177,7 @@ impl Minima {
     }
 
     /// `app` gets `bytes` of service.
-    pub(super) fn charge(&mut self, now: Time, queue: &mut Queue, app: AppId, bytes: Bytes) {
+    pub(crate) fn charge<E: Queued>(&mut self, now: Time, queue: &mut FairQueue<E>, app: AppId, bytes: Bytes) {
         self.each(queue, app, |minima, queue, member| {
             minima.totals.charge_received(now, member, bytes);
             minima.place(now, queue, member);
@@ -188,7 +185,13 @@ impl Minima {
     }
 
     /// Service of `app` that was charged as `charged` is `real`.
-    pub(super) fn recharge(&mut self, now: Time, queue: &mut Queue, app: AppId, [charged, real]: [Bytes; 2]) {
+    pub(crate) fn recharge<E: Queued>(
+        &mut self,
+        now: Time,
+        queue: &mut FairQueue<E>,
+        app: AppId,
+        [charged, real]: [Bytes; 2],
+    ) {
         self.each(queue, app, |minima, queue, member| {
             minima.totals.recharge(now, member, [charged, real]);
             minima.place(now, queue, member);
@@ -196,12 +199,12 @@ impl Minima {
     }
 
     /// Whether a member has requests queued although it has had its minimum.
-    pub(super) fn is_waiting(&self, of: Member) -> bool {
+    pub(crate) fn is_waiting(&self, of: Member) -> bool {
         self.waiting.get(of.owner()).is_some()
     }
 
     /// Whether there is a minimum for `app`, or for a share that it is in.
-    pub(super) fn has(&self, queue: &Queue, app: AppId) -> bool {
+    pub(crate) fn has<E: Queued>(&self, queue: &FairQueue<E>, app: AppId) -> bool {
         self.first_with(queue, app).is_some()
     }
 
@@ -216,7 +219,12 @@ impl Minima {
     }
 
     /// For `app` and each share that it is in, as far as they have a minimum.
-    fn each(&mut self, queue: &mut Queue, app: AppId, each: impl Fn(&mut Self, &mut Queue, Member)) {
+    fn each<E: Queued>(
+        &mut self,
+        queue: &mut FairQueue<E>,
+        app: AppId,
+        each: impl Fn(&mut Self, &mut FairQueue<E>, Member),
+    ) {
         let mut at = self.first_with(queue, app);
         while let Some(member) = at {
             each(self, queue, member);
@@ -225,13 +233,13 @@ impl Minima {
     }
 
     /// The first of these.
-    fn first_with(&self, queue: &Queue, app: AppId) -> Option<Member> {
+    fn first_with<E: Queued>(&self, queue: &FairQueue<E>, app: AppId) -> Option<Member> {
         let own = Some(Member::App(app)).filter(|app| self.accounts.get(*app).is_some());
         own.or_else(|| self.within(queue, app.into()))
     }
 
     /// The nearest share with a minimum that a member is in.
-    fn within(&self, queue: &Queue, member: Member) -> Option<Member> {
+    fn within<E: Queued>(&self, queue: &FairQueue<E>, member: Member) -> Option<Member> {
         if !self.accounts.has_shares() {
             return None;
         }
@@ -244,7 +252,7 @@ impl Minima {
     }
 
     /// Puts a member where it belongs.
-    fn place(&mut self, now: Time, queue: &mut Queue, of: Member) {
+    fn place<E: Queued>(&mut self, now: Time, queue: &mut FairQueue<E>, of: Member) {
         let has_queue = queue.next_of(of).is_some();
         if has_queue != self.has_queue(of) {
             self.adjust(now, of, has_queue);
@@ -262,7 +270,7 @@ impl Minima {
     }
 
     /// Whether a member is due changed, or its tag: it stands in what it is within, and that further up.
-    fn stand(&mut self, queue: &Queue, member: Member) {
+    fn stand<E: Queued>(&mut self, queue: &FairQueue<E>, member: Member) {
         let mut at = Some(member);
         while let Some(member) = at {
             at = self.within(queue, member);

@@ -6,15 +6,16 @@
 
 use alloc::vec::Vec;
 
-use super::Isolation;
 use crate::app_policy::ShareId;
 use crate::request::ServiceClass;
 use crate::settings::CostUnit;
 use crate::units::{AppId, Bytes};
 
 /// The recent price of each application's requests, and of those in each share, by class.
-#[derive(Debug, Default)]
-pub(super) struct Prices {
+#[derive(Debug)]
+pub(crate) struct Prices {
+    /// Of who has not been here yet.
+    guess: Price,
     of_apps: Vec<[Price; 2]>,
     of_shares: Vec<[Price; 2]>,
 }
@@ -27,8 +28,13 @@ struct Price {
 }
 
 impl Prices {
+    /// Who has not been here yet is charged `charged` for `bytes`.
+    pub(crate) fn new(charged: u64, bytes: u64) -> Self {
+        Self { guess: Price { charged, bytes }, of_apps: Vec::new(), of_shares: Vec::new() }
+    }
+
     /// A request of `bytes` is charged here. O(1).
-    pub(super) fn note(
+    pub(crate) fn note(
         &mut self,
         (app, share): (AppId, Option<ShareId>),
         class: ServiceClass,
@@ -43,7 +49,7 @@ impl Prices {
 
     /// What `bytes` of service elsewhere cost here: by the price of the application, or of its share, or by a guess if
     /// neither has been here yet. O(1).
-    pub(super) fn here(
+    pub(crate) fn here(
         &self,
         (app, share): (Option<AppId>, Option<ShareId>),
         class: ServiceClass,
@@ -58,7 +64,7 @@ impl Prices {
         };
         let known = of(&self.of_apps, app.map(AppId::index));
         let known = known.or_else(|| of(&self.of_shares, share.map(ShareId::index)));
-        let Price { charged, bytes: of } = known.unwrap_or(Price { charged: Isolation::NS_PER_BYTE, bytes: 1 });
+        let Price { charged, bytes: of } = known.unwrap_or(self.guess);
         let here = i128::from(bytes) * i128::from(charged) / i128::from(of);
         i64::try_from(here).unwrap_or(if here < 0 { i64::MIN } else { i64::MAX })
     }
@@ -86,7 +92,7 @@ mod tests {
 
     #[test]
     fn service_elsewhere_costs_what_it_would_cost_here() {
-        let mut prices = Prices::default();
+        let mut prices = Prices::new(10, 1);
         let share = Some(ShareId(0));
         prices.note((AppId(1), share), ServiceClass::Data, Bytes(300), Bytes(100));
         let here = |app, class, bytes| prices.here((Some(AppId(app)), None), class, bytes, CostUnit::DeviceTime);

@@ -6,7 +6,7 @@ use crate::units::Time;
 
 /// The minimum over the last ten to twenty seconds.
 #[derive(Debug, Default)]
-pub(super) struct Quickest {
+pub(crate) struct Quickest {
     latest_ns: Option<u64>,
     before_ns: Option<u64>,
     since: Time,
@@ -16,14 +16,14 @@ impl Quickest {
     const EVERY: Duration = Duration::from_secs(10);
 
     /// An interactive request took `took_ns` from enqueue to completion.
-    pub(super) fn add(&mut self, now: Time, took_ns: u64) {
+    pub(crate) fn add(&mut self, now: Time, took_ns: u64) {
         if now.since(self.since) >= Self::EVERY {
             (self.before_ns, self.latest_ns, self.since) = (self.latest_ns, None, now);
         }
         self.latest_ns = Some(self.latest_ns.map_or(took_ns, |least| least.min(took_ns)));
     }
 
-    pub(super) fn ns(&self) -> Option<u64> {
+    pub(crate) fn ns(&self) -> Option<u64> {
         [self.latest_ns, self.before_ns].into_iter().flatten().min()
     }
 }
