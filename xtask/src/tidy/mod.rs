@@ -8,8 +8,6 @@ use std::path::{Path, PathBuf};
 
 use crate::command::cargo;
 
-/// Longest source file; longer ones contain more than one idea.
-const MAX_LINES: usize = 700;
 /// Widest comment line, in characters: the formatter's `max_width`, which it does not apply to comments.
 const MAX_COMMENT: usize = 120;
 /// Marks of unfinished code.
@@ -84,9 +82,6 @@ fn check_file(root: &Path, file: &Path) -> Result<Vec<String>, String> {
     let text = read(file)?;
     let name = file.strip_prefix(root).unwrap_or(file).display();
     let mut breaches = Vec::new();
-    if text.lines().count() > MAX_LINES {
-        breaches.push(format!("{name}: more than {MAX_LINES} lines; one idea for each file"));
-    }
     for (number, line) in text.lines().enumerate() {
         if !file.ends_with("tidy/mod.rs") && UNFINISHED.iter().any(|mark| line.contains(mark)) {
             breaches.push(format!("{name}:{}: unfinished code", number + 1));

@@ -429,8 +429,8 @@ impl Law {
         if let Some(known) = known {
             self.compare(slot, utility - known, is_up);
         }
-        // At the first or second look, a slot that is clearly worse than a lower rate replaces the first impression: the
-        // storage may have had something saved up.
+        // At the first or second look, a slot that is clearly worse than a lower rate replaces the first impression:
+        // the storage may have had something saved up.
         let lower = if is_up {
             find(&before, self.best)
         } else if self.confirm {

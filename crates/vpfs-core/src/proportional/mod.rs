@@ -12,6 +12,7 @@
 //!   there.
 #![expect(clippy::cast_possible_truncation, reason = "what is too large for an integer becomes the largest one")]
 
+mod gate;
 mod law;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use alloc::vec::Vec;
 use core::ops::Add;
 use core::time::Duration;
 
+use gate::{Bulk, Gate};
 use law::{AppTick, Law, Pace, Tick};
 
 use crate::app_policy::{AppPolicy, ShareId, SharePolicy};
@@ -76,16 +78,6 @@ struct Entry {
 enum State {
     Queued,
     Outstanding { since: Time, bulk: Option<Bulk> },
-}
-
-/// An outstanding request that was bulk when it was dispatched.
-#[derive(Clone, Copy, Debug)]
-struct Bulk {
-    cost: u64,
-    /// As much of it is in the storage at a time: all, or a piece.
-    held: u64,
-    /// Nothing else was in the storage, and it was sent at once.
-    alone: bool,
 }
 
 impl Node for Entry {
@@ -177,112 +169,6 @@ impl Flow {
     }
 }
 
-/// What bulk has in the storage, and how fast more may follow. Credit is cost times nanoseconds.
-#[derive(Debug)]
-struct Gate {
-    pace: Pace,
-    credit: i128,
-    filled: Time,
-    /// What bulk requests occupy in the storage, and their number.
-    held: u64,
-    requests: usize,
-    /// The usual cost of such a request, and its time in the storage if it is alone there, 0 if unknown.
-    usual: f64,
-    alone_ns: f64,
-    /// In this tick: cost that was completed; credit that was lost, and how much of it although bulk was queued.
-    served: u64,
-    lost: i128,
-    blocked: i128,
-    /// No bulk was queued when nothing more could be dispatched.
-    is_empty: bool,
-}
-
-impl Gate {
-    /// The pace holds over this time.
-    const BURST_NS: i128 = 10_000_000;
-
-    fn rate(&self) -> Option<i128> {
-        match self.pace {
-            Pace::At(rate) => Some((rate as i128).max(1)),
-            Pace::First | Pace::Free => None,
-        }
-    }
-
-    /// Credit grows at the rate; what is more than a moment of it is lost.
-    fn fill(&mut self, now: Time) {
-        let Some(rate) = self.rate() else { return };
-        let full = self.credit + i128::from(now.nanos_since(self.filled)) * rate;
-        let most = self.usual as i128 / 2 * 1_000_000_000 + rate * Self::BURST_NS;
-        let lost = (full - most).max(0);
-        self.lost += lost;
-        if !self.is_empty {
-            self.blocked += lost;
-        }
-        (self.credit, self.filled) = (full - lost, now);
-    }
-
-    fn set(&mut self, now: Time, pace: Pace) {
-        if pace == self.pace {
-            return;
-        }
-        self.fill(now);
-        self.pace = pace;
-        let usual = self.usual as i128 * 1_000_000_000;
-        let most = usual / 2 + self.rate().unwrap_or(0) * Self::BURST_NS;
-        (self.credit, self.filled) = (self.credit.clamp(-usual, most), now);
-    }
-
-    /// How many bulk requests of usual cost may be in the storage.
-    fn window(&self, most: f64) -> f64 {
-        let seconds = self.alone_ns / 1e9;
-        match self.pace {
-            Pace::First => 2.0,
-            Pace::Free => libm::ceil(2.0 * most * seconds / self.usual.max(1.0)).max(2.0),
-            Pace::At(rate) => libm::ceil(law::BETA * rate * seconds / self.usual.max(1.0)).max(1.0),
-        }
-    }
-
-    /// When a request may go; `Err(None)` if only after another one is complete.
-    fn may_go(&mut self, now: Time, cost: u64, held: u64, most: f64) -> Result<(), Option<Time>> {
-        if self.requests > 0 && (self.held + held) as f64 > self.window(most) * cost as f64 {
-            if self.is_empty {
-                // What was lost until now was not wanted.
-                self.fill(now);
-            }
-            return Err(None);
-        }
-        self.fill(now);
-        match self.rate() {
-            Some(rate) if self.credit < 0 => {
-                let ns = u64::try_from(-self.credit / rate).unwrap_or(u64::MAX).saturating_add(1000);
-                Err(Some(now + Duration::from_nanos(ns)))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn dispatch(&mut self, bulk: Bulk) {
-        if self.rate().is_some() {
-            self.credit -= i128::from(bulk.cost) * 1_000_000_000;
-        }
-        self.held += bulk.held;
-        self.requests += 1;
-    }
-
-    /// A request left the storage after `took_ns`, complete or not.
-    fn leave(&mut self, bulk: Bulk, took_ns: Option<u64>) {
-        self.held -= bulk.held;
-        self.requests -= 1;
-        let Some(took_ns) = took_ns else { return };
-        self.served += bulk.cost;
-        let mean = |before: f64, now: f64| if before == 0.0 { now } else { before * 0.875 + now * 0.125 };
-        self.usual = mean(self.usual, bulk.cost as f64);
-        if bulk.alone {
-            self.alone_ns = mean(self.alone_ns, took_ns as f64);
-        }
-    }
-}
-
 /// The scheduler for one storage server; see the [module](self).
 ///
 /// Operations are O(log n) in the number of flows; a tick, twenty times a second, is O(n) in those of the last half
@@ -328,19 +214,7 @@ impl Proportional {
             events: EventQueue::with_capacity(event_capacity),
             flows: Vec::new(),
             active: Vec::new(),
-            gate: Gate {
-                pace: Pace::Free,
-                credit: 0,
-                filled: Time::ZERO,
-                held: 0,
-                requests: 0,
-                usual: 0.0,
-                alone_ns: 0.0,
-                served: 0,
-                lost: 0,
-                blocked: 0,
-                is_empty: true,
-            },
+            gate: Gate::new(),
             law: Box::new(Law::new()),
             outstanding: 0,
             tick_since: Time::ZERO,
