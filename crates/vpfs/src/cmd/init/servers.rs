@@ -89,6 +89,14 @@ fn notes(configuration: &Configuration, written: &HashSet<&str>, names: &[&str])
             ));
         }
     }
+    if configuration.storage.answers_from_memory() {
+        notes.push(
+            "the servers answer a write when it is in memory (TroveMethod is not directio, TroveSyncData is no): vpfs \
+             limits what is not on disk yet, where a proxy runs on its server's host and the kernel has 6.2 or later \
+             (limits.write_back)"
+                .to_owned(),
+        );
+    }
     notes
 }
 
@@ -97,5 +105,24 @@ impl Found<'_> {
     pub(super) fn place(&self, server: &FsServer) -> String {
         let line = self.configuration.alias(&server.alias).map_or(0, |alias| alias.line);
         format!("{}:{line}", self.from.display())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_that_answer_from_memory_are_noted() {
+        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/fs_conf/same_backslashes");
+        let text = std::fs::read_to_string(corpus).unwrap();
+        assert!(text.contains("TroveSyncData no"));
+        let dir = tempfile::tempdir().unwrap();
+        for (text, is_noted) in [(text.replace("alt-aio", "directio"), false), (text, true)] {
+            let file = dir.path().join("fs.conf");
+            std::fs::write(&file, text).unwrap();
+            let notes = read(&file, None).unwrap().notes;
+            assert_eq!(notes.iter().any(|note| note.contains("in memory")), is_noted, "{notes:?}");
+        }
     }
 }
