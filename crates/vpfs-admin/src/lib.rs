@@ -1,8 +1,8 @@
 //! What a daemon tells administrators: HTTP and JSON on a Unix [`socket`] of its own, and [`metrics`] for
-//! Prometheus, by TCP if the configuration says so (docs/decisions/0022-admin.md).
+//! Prometheus, by TCP if the configuration says so (docs/decisions/0010-watching.md).
 //!
-//! It changes nothing in the daemon but pushed applications, for those who may (docs/decisions/0035-jobs.md), and
-//! writes one file: the history (docs/decisions/0028-history.md). It asks for a
+//! It changes nothing in the daemon but pushed applications, for those who may
+//! (docs/decisions/0013-jobs-and-rules.md), and writes one file: the history. It asks for a
 //! [`Status`](vpfs_proxy::Status), whose snapshots lock each gate once, and makes text of it in threads of its own,
 //! beside those that move data. How many ask at a time, how long they may take, and what they may send, is bounded
 //! here; so nobody who asks can slow storage down.

@@ -61,7 +61,7 @@ impl Slowness {
     /// Half a minute: what is over sooner is no news for an administrator.
     const LOOKS: u32 = 3;
     /// It is back below this factor. Beside other requests, disks that were as fast as ever took 1.8 times as long
-    /// (docs/decisions/0027-why.md).
+    /// (docs/decisions/0010-watching.md).
     const BACK: f64 = 2.0;
 
     /// Requests took `factor` times as long as at best since the last look in which there were any.

@@ -1,4 +1,4 @@
-//! Which part of a total one server of a large cluster may give (docs/decisions/0014-peers.md, "Large clusters").
+//! Which part of a total one server of a large cluster may give (docs/decisions/0008-peers.md).
 //!
 //! Within one group of servers, each may give all of a total that it has not heard others give. Over several groups
 //! news is late by many ticks, in which each of many servers would give all of it. So here every server says what is

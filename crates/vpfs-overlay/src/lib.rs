@@ -1,5 +1,5 @@
 //! Shows a directory of a mounted file system under another path, through FUSE: files of regions that lie in several
-//! directories look like any file, and traces have what programs ask for (docs/decisions/0033-overlay.md).
+//! directories look like any file, and traces have what programs ask for (docs/decisions/0012-layouts-and-mount.md).
 //!
 //! The pure part is [`RegionMap`], which bytes lie where, and [`rule`], which files get regions. [`Opened`] is a file
 //! of regions without FUSE. [`Mounted`] is all of it.

@@ -1,5 +1,5 @@
 //! Users and groups of rules: looked up in the background and never waited for, as host names are
-//! (docs/decisions/0016-names.md).
+//! (docs/decisions/0009-operation.md).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -137,7 +137,7 @@ impl Gate {
         submission: &Submission,
     ) -> RequestKey {
         let Submission { kind, cost: Bytes(bytes), objects, position, elsewhere, piece, .. } = *submission;
-        // No client says when it issued a request (docs/decisions/0024-ioco-live.md).
+        // No client says when it issued a request (docs/decisions/0002-policies-and-simulation.md).
         let arrival = Arrival { app, op: kind, bytes, objects, position, elsewhere, issued_at: None, piece };
         let waiter = Waiter::Session(Arc::clone(mailbox), op, origin);
         self.with(|state, now| state.node.enqueue(now, waiter, &arrival))

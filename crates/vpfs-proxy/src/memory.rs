@@ -5,7 +5,7 @@
 //! held. While memory is scarce, a connection is read in small steps, and only while it holds little. Its own two peers
 //! alone free what it then holds, so connections never wait for each other. The last eighth is reserved for requests
 //! that precede the data of a dispatched write. They must be read, because only that data frees the slots of the write
-//! (docs/decisions/0007-memory.md).
+//! (docs/decisions/0005-memory-and-connections.md).
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;

@@ -1,5 +1,5 @@
 //! What applications did and waited for, kept over restarts: by ten seconds for an hour, by minutes for a day, by ten
-//! minutes for thirty days (docs/decisions/0028-history.md).
+//! minutes for thirty days (docs/decisions/0010-watching.md).
 //!
 //! One task writes, in threads for blocking work, from the same [`Status`](vpfs_proxy::Status) as metrics. Whatever
 //! fails costs history and is logged once.

@@ -1,7 +1,7 @@
 //! What is kept over a restart: all that would have to be measured with bulk not limited, and who was bulk just then.
 //!
 //! The pace, the bounds, congestion and latencies are not kept: they are found within a second, from values that harm
-//! nobody (docs/decisions/0018-learned-state.md).
+//! nobody (docs/decisions/0003-isolation.md).
 
 use super::calibration::Calibration;
 use super::device_time::MIX_TIMES;

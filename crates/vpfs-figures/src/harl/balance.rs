@@ -28,7 +28,7 @@ pub(super) fn run() -> Result<Section, SimError> {
                 .within(350.0, mean(disks) / mean(flash) * 100.0, 25.0)
                 .unit("%")
                 .because(
-                    "HARL's gains tell 4.2 to 4.5 ms for 64 KiB from a disk, as here (decision 0037); with 350 % its \
+                    "HARL's gains tell 4.2 to 4.5 ms for 64 KiB from a disk, as here (decision 0014); with 350 % its \
                      flash and link took 1.4 ms, ours take 1",
                 ),
         ))

@@ -100,9 +100,9 @@ fn checks_of(points: &[Point], medium: Medium) -> [Check; 3] {
             [8.0, 42.0],
             [
                 "with 8 processes three of four rounds are in memory, as the first one read a chunk of 256 KiB, so there is \
-                 hardly anything to order; with each round in a chunk of its own it is 10 % (decision 0037)",
+                 hardly anything to order; with each round in a chunk of its own it is 10 % (decision 0014)",
                 "a disk reads 256 KiB at once, so what an application wants of it in a round is one access; if it reads \
-                 what it is asked for, in one window, it is 51 %, where formula (3) has 47 % (decision 0037)",
+                 what it is asked for, in one window, it is 51 %, where formula (3) has 47 % (decision 0014)",
             ],
         ),
         Medium::Ssd => (
@@ -110,7 +110,7 @@ fn checks_of(points: &[Point], medium: Medium) -> [Check; 3] {
             [11.0, 43.0],
             [
                 "it depends on how many requests a server passes to its flash at a time, which is assumed: with one it is \
-                 9 %, with four 8 % (decision 0037)",
+                 9 %, with four 8 % (decision 0014)",
                 "",
             ],
         ),

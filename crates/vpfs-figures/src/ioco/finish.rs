@@ -130,11 +130,11 @@ fn checks_of(original: &Runs, coordinated: &Runs, papers: (f64, f64, f64)) -> [C
     [
         Check::of("Fig. 3", name("max/min finish time, original"))
             .within(papers.0, original.spread(), 25.0)
-            .because("servers read in the order of Linux 2.6.28; in a random one this row agrees (decision 0037)"),
+            .because("servers read in the order of Linux 2.6.28; in a random one this row agrees (decision 0014)"),
         Check::of("Fig. 5", name("max/min finish time, coordinated"))
             .within(papers.1, coordinated.spread(), 25.0)
             .because(
-                "idle servers take what comes first; with 5 instead of 33 us between parts this row agrees (decision 0037)",
+                "idle servers take what comes first; with 5 instead of 33 us between parts this row agrees (decision 0014)",
             ),
         Check::of("Fig. 5", name("reduction of the mean completion time"))
             .within(papers.2, Measured::of(reductions), 25.0)

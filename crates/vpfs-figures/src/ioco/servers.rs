@@ -120,7 +120,7 @@ fn checks_of(points: &[Point], medium: Medium, figure: &str, paper: f64) -> [Che
     let why = match medium {
         Medium::Hdd => {
             "with depth 1 a write waits for the whole way of the one before, so writes take 54 to 62 % longer; reads take 1 to \
-             26 % less, and 39 to 49 % if a disk reads what it is asked for, in one window (decision 0037)"
+             26 % less, and 39 to 49 % if a disk reads what it is asked for, in one window (decision 0014)"
         }
         Medium::Ssd => "",
     };

@@ -69,7 +69,7 @@ fn rows(seeds: &[Runs]) -> [Check; 2] {
     [
         Check::of("latency", "part of missed deadlines, App2's of App1's").within(10.0, measured(missed), 25.0).because(
             "with the slides' percentile, rounding and largest limit to the letter it is 0.19, and App1 misses 32 % \
-             of its deadlines: 100 requests take this disk longer than 100 ms (decision 0037)",
+             of its deadlines: 100 requests take this disk longer than 100 ms (decision 0014)",
         ),
         Check::of("issue rates", "capacity of the storage while both are on")
             .within(50.0, measured(|runs| capacity(&runs.fifo)), 25.0)

@@ -99,16 +99,16 @@ fn rows(classes: &[Experiment; 2]) -> Vec<Check> {
     run_times.chain(throughputs).chain([io_time, io]).chain(ordered).collect()
 }
 
-/// Named experiments of decision 0037.
+/// Named experiments of decision 0014.
 fn why(class: &Experiment) -> &'static str {
     match class.name {
         "class A" => {
             "the paper's calls wait 1 to 4 ms, about what one buffer of 256 KiB takes; here 162 of them are one, which \
-             waits for all that IOR has at a disk, or for one of eight slots (decision 0037, calls of 320 bytes)"
+             waits for all that IOR has at a disk, or for one of eight slots (decision 0014, calls of 320 bytes)"
         }
         _ => {
             "a call waits for all buffers of all connections. Where links are the limit, connections take turns: a \
-             call waits as long as the paper's, 1.2 s, and the rows of Layout-DSFQ agree (decision 0037, BTIO)"
+             call waits as long as the paper's, 1.2 s, and the rows of Layout-DSFQ agree (decision 0014, BTIO)"
         }
     }
 }

@@ -131,7 +131,7 @@ fn rows(class_a: &Experiment, ior_alone: f64) -> Vec<Check> {
     let waits = "162 calls of 320 bytes are one here, which waits for longer than the paper's 1 to 4 ms (decision \
                  0037, calls of 320 bytes)";
     let half = "the paper's IOR loses half under SFQ(D) as well (262 MB/s are 10.6 % less than there), so not because \
-                of two slots: BTIO's calls cost its servers time, and ours nothing (decision 0037, calls of 320 \
+                of two slots: BTIO's calls cost its servers time, and ours nothing (decision 0014, calls of 320 \
                 bytes)";
     let io = |to: usize| class_a.measure(|_, ways| ways[to].io() / ways[PLUS].io());
     vec![
@@ -148,7 +148,7 @@ fn rows(class_a: &Experiment, ior_alone: f64) -> Vec<Check> {
             .within(13.81, ratio(class_a, PLUS, CAPPED, Outcome::total), 25.0)
             .because(
                 "all 40 bursts of BTIO take 286 s alone, the paper's 40: 13.8 with its own computation, behind links \
-                 (decision 0037, BTIO)",
+                 (decision 0014, BTIO)",
             ),
         text("total throughput, SFQ(D)+ less than SFQ(D)")
             .within(10.6, class_a.measure(|_, ways| (1.0 - ways[PLUS].total() / ways[SFQ].total()) * 100.0), 25.0)

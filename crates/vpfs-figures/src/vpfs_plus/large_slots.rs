@@ -85,7 +85,7 @@ fn rows(seeds: &[Vec<Outcome>]) -> [Check; 2] {
             .unit("%")
             .because(
                 "a bare disk seeks for each of the requests that WRF makes more of; behind the page cache of vPFS \
-                 Fig. 6 it is 3 % more (decision 0037, one cached server)",
+                 Fig. 6 it is 3 % more (decision 0014, one cached server)",
             ),
     ]
 }

@@ -219,7 +219,7 @@ fn rows(placements: &[Placement]) -> Vec<Check> {
     .map(|of: fn(&Results) -> f64| Measured::of(placements.iter().map(|placement| of(&placement.one))));
     let of = |what| Check::of("Fig. 9", what);
     let cached = "behind the page cache of vPFS Fig. 6 the two write for 62 and 77 s, nearer to the paper's than \
-                  before a bare disk (decision 0037, one cached server)";
+                  before a bare disk (decision 0014, one cached server)";
     let [first_writes, second_writes] = WRITING.map(|(begin, end)| end - begin);
     vec![
         of("Jain's index while both do metadata, mean").at_least(over(placements, jain, ONE), 0.95).paper(0.95),

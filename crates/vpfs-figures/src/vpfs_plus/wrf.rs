@@ -59,7 +59,7 @@ fn rows(wrf: &Experiment) -> [Check; 3] {
             .unit("%")
             .because(
                 "behind the page cache of vPFS Fig. 6 these are 790, 479 and 89 %, so the paper lies between a bare \
-                 disk and one whose memory takes all that WRF writes (decision 0037, one cached server)",
+                 disk and one whose memory takes all that WRF writes (decision 0014, one cached server)",
             )
     })
 }

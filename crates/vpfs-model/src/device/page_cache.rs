@@ -63,7 +63,7 @@ impl PageCacheProfile {
     ///   (`sync_writeback_pages`).
     /// - Data is old after 30 s (`dirty_expire_centisecs`).
     /// - The rest is as in [`PageCacheProfile::LINUX_24_GB`], chunks of 256 KiB included, although that kernel reads
-    ///   scattered requests as they are: see docs/decisions/0037-reproduction.md.
+    ///   scattered requests as they are: see docs/decisions/0014-reproduction.md.
     pub const LINUX_8_GB: Self = Self {
         kept_bytes: 6_000_000_000,
         background_bytes: 400_000_000,

@@ -1,4 +1,4 @@
-//! How servers are divided into groups that form a tree (docs/decisions/0014-peers.md).
+//! How servers are divided into groups that form a tree (docs/decisions/0008-peers.md).
 //!
 //! On level 0, the servers are divided by their order into groups of `size`. The representative of each group is in a
 //! group of the next level, which therefore covers `size` times as many servers, and so on up to one group that covers

@@ -94,7 +94,7 @@ pub struct FlowTotal {
     pub left: bool,
 }
 
-/// How the sender sees the groups of servers (docs/decisions/0014-peers.md). Totals are used only while sender and
+/// How the sender sees the groups of servers (docs/decisions/0008-peers.md). Totals are used only while sender and
 /// receiver see the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Standing {

@@ -2,7 +2,7 @@
 //!
 //! Both ends of a Unix socket speak [`frames`]: the older process offers its listening sockets, the newer one confirms
 //! once it serves them, and then receives each connection at a moment when nothing is in progress on it
-//! (docs/decisions/0013-handover.md).
+//! (docs/decisions/0009-operation.md).
 
 mod frames;
 mod giving;

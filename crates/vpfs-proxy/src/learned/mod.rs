@@ -1,5 +1,5 @@
 //! What the schedulers have learned, for the next process: told to a successor, and kept in a file for each server
-//! (docs/decisions/0018-learned-state.md).
+//! (docs/decisions/0003-isolation.md).
 
 mod file;
 mod text;

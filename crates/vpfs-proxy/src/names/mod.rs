@@ -1,4 +1,4 @@
-//! Host names: looked up in the background, never waited for (docs/decisions/0016-names.md).
+//! Host names: looked up in the background, never waited for (docs/decisions/0009-operation.md).
 //!
 //! [`Table`] decides what is looked up when, [`Names::run`] does it, and [`wanted`] lists the names of a configuration.
 //! Each change of addresses goes to the daemon's [`Follower`](crate::follower::Follower).

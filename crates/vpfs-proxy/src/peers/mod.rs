@@ -1,4 +1,4 @@
-//! The proxies of other processes: connections to them, and what they report (docs/decisions/0014-peers.md).
+//! The proxies of other processes: connections to them, and what they report (docs/decisions/0008-peers.md).
 //!
 //! Gates put messages into a bounded queue and never wait. One task, [`switch`], owns the state of all links
 //! ([`vpfs_peer::mesh`]); each connection has a task that reads and one that writes.

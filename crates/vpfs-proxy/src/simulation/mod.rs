@@ -1,5 +1,5 @@
 //! The daemon's own connections and gates between model clients and servers, in one thread, in virtual time, with
-//! everything random from a seed (docs/decisions/0012-deterministic-simulation.md).
+//! everything random from a seed (docs/decisions/0002-policies-and-simulation.md).
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a panic is the report; sizes are small")]
 
 mod nfs;

@@ -1,5 +1,5 @@
 //! NFS over ONC RPC, and any other RPC program that a client speaks on the same connection
-//! (docs/decisions/0023-nfs.md).
+//! (docs/decisions/0011-nfs.md).
 
 mod classify;
 mod client;
@@ -109,7 +109,7 @@ fn make_room(buf: &mut BytesMut, missing: usize) {
 }
 
 const TLS: &str = "NFS over TLS, which vpfs cannot schedule; mount without xprtsec=, or past the proxy \
-                   (docs/decisions/0032-nfs-over-tls.md)";
+                   (docs/decisions/0011-nfs.md)";
 
 /// Whether bytes that are no record begin a handshake of TLS (RFC 9289), its version 1.0 or later.
 fn is_tls(bytes: &[u8]) -> bool {

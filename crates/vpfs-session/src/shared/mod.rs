@@ -1,5 +1,5 @@
 //! The half of a session that every protocol shares: its streams, the table of its operations, and all rules about time
-//! and limits (docs/decisions/0019-the-shared-half-of-a-session.md).
+//! and limits (docs/decisions/0001-architecture.md).
 
 use std::collections::VecDeque;
 use std::fmt;

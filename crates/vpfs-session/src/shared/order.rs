@@ -1,5 +1,5 @@
 //! What must stay in order: data of a file, and what must not overtake it or be overtaken by it
-//! (docs/decisions/0023-nfs.md).
+//! (docs/decisions/0011-nfs.md).
 //!
 //! Policies may dispatch requests of one application out of order, by kind or by size. A request that must stay behind
 //! another one is unknown to the scheduler until that one is on its way to the server.

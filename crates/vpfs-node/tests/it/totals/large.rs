@@ -31,7 +31,7 @@ const PHASES: [fn(usize) -> bool; 5] =
     [|_| true, |server| server == 3, |server| server == 39, |server| server % 2 == 0, |_| true];
 const PHASE_SECONDS: u64 = 10;
 
-/// The bound of docs/decisions/0014-peers.md for caps, without R · t.
+/// The bound of docs/decisions/0008-peers.md for caps, without R · t.
 const fn bound() -> u64 {
     let settling = 3 * RATE * NEWS_MS / 1000 / 7;
     settling + RATE * NEWS_MS / 1000 * 3 / 8 + SERVERS as u64 * SIZE

@@ -27,7 +27,7 @@ pub(crate) fn with(seed: u64, count: usize) -> Cluster {
     Cluster::new(seed, count, DELAY_MS, &policy, &app).beside(&other)
 }
 
-/// The bound of docs/decisions/0014-peers.md, without T · t.
+/// The bound of docs/decisions/0008-peers.md, without T · t.
 fn bound(servers: u64) -> u64 {
     let kept = RATE * PERIOD_MS / 1000 * (servers + 1) / servers;
     let unknown = RATE / 10 + servers * RATE * u64::from(DELAY_MS) / 1000;

@@ -1,4 +1,4 @@
-//! Which host names are looked up, and when: a state machine without I/O (docs/decisions/0016-names.md).
+//! Which host names are looked up, and when: a state machine without I/O (docs/decisions/0009-operation.md).
 //!
 //! Drain [`Table::poll_lookup`], [`Table::take_changed`] and [`Table::take_settled`] after each input and at
 //! [`Table::poll_timeout`]. Each name is looked up once at a time. Its last addresses stay until it has others: a name

@@ -1,5 +1,5 @@
 //! `vpfs write-back`: how much of what was written is in memory and not on the disks of this host's servers
-//! (docs/decisions/0041-write-back.md).
+//! (docs/decisions/0004-write-back.md).
 
 mod bound;
 mod device;
