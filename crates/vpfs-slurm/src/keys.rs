@@ -20,7 +20,7 @@ const NAMES: Kind = Kind::List("a list of names and patterns such as [\"high\", 
 pub(crate) const AGENT: Section = Section {
     name: "agent",
     header: "[agent]",
-    doc: "What the agent asks, and whom it tells. Names of files are relative to this file's directory.",
+    doc: "What the agent asks, and whom it tells. Files are relative to this file.",
     keys: &[
         Tunable::new(
             "config",
@@ -31,37 +31,33 @@ pub(crate) const AGENT: Section = Section {
         Tunable::new(
             "owner",
             Kind::Text("the name of an [[owner]]"),
-            "In whose name jobs are pushed: the name of an `[[owner]]` there. Applications are shown as `slurm:4711`.",
+            "The `[[owner]]` in whose name jobs are pushed. Applications are shown as `slurm:4711`.",
         )
         .default("slurm"),
-        Tunable::new("token", FILE, "The file with that owner's token.")
-            .absent_means("none, for root with `reach = \"sockets\"`"),
+        Tunable::new("token", FILE, "That owner's token.").absent_means("none, for root with `reach = \"sockets\"`"),
         Tunable::new(
             "reach",
             Kind::Choice(&["peers", "sockets"]),
-            "`peers`: all proxies at their addresses in `[peers]`. `sockets`: those of this host at their sockets.",
+            "`peers`: all proxies at their addresses in `[peers]`. `sockets`: those of this host.",
         )
         .default("peers"),
         Tunable::new(
             "clients",
             Kind::Text("a text with {node} or {address}, such as \"{node}-ib\""),
-            "The host that a node's requests come from: `{address}` is its `NodeAddr` in slurm.conf, `{node}` its \
-             `NodeName`. The agent looks names up.",
+            "The host that a node's requests come from: its `NodeAddr` or `NodeName`. The agent looks names up.",
         )
         .default("{address}"),
-        Tunable::new("interval", Kind::Duration, "How often jobs are read and pushed without being woken.")
+        Tunable::new("interval", Kind::Duration, "How often jobs are read without a wake-up.")
             .default("30s")
             .range("1s", "10min"),
         Tunable::new(
             "ttl",
             Kind::Duration,
-            "How long proxies keep the jobs after they heard from the agent last; at least three times `interval`.",
+            "How long proxies keep jobs after the agent's last message; at least three times `interval`.",
         )
         .default("5min")
         .range("3s", "1d"),
-        Tunable::new("timeout", Kind::Duration, "How long `squeue` may take before it is ended.")
-            .default("20s")
-            .range("1s", "5min"),
+        Tunable::new("timeout", Kind::Duration, "The time limit of `squeue`.").default("20s").range("1s", "5min"),
         Tunable::new("wake", Kind::Text("the path of a socket"), "Where `vpfs slurm wake` wakes the agent.")
             .default("/run/vpfs-slurm/wake.sock"),
     ],
@@ -70,10 +66,10 @@ pub(crate) const AGENT: Section = Section {
 pub(crate) const RULE: Section = Section {
     name: "rule",
     header: "[[rule]]",
-    doc: "What a job gets. The first rule counts of which all given conditions match; a rule without conditions matches \
-          every job. In names, `*` stands for any part of one and `?` for a character. A job that no rule matches has \
-          the weight 1. Users choose the name and the comment of a job themselves, so give a weight for one only together \
-          with an account, a QOS or users that may have it; licences are limited by slurm.conf.",
+    doc: "What a job gets. The first rule whose conditions all match counts; without conditions it matches every \
+          job. In names, `*` stands for any part and `?` for a character. A job without a rule has weight 1. \
+          Users choose a job's name and comment themselves, so combine these with an account, QOS or users; \
+          licences are limited by slurm.conf.",
     keys: &[
         Tunable::new("account", NAMES, "Accounts.").absent_means("not checked"),
         Tunable::new("partition", NAMES, "Partitions.").absent_means("not checked"),
@@ -87,12 +83,12 @@ pub(crate) const RULE: Section = Section {
         Tunable::new(
             "share",
             Kind::Text("a place such as \"{account}/{user}\""),
-            "The job's place among the shares; `{account}`, `{user}`, `{qos}`, `{partition}` and `{job}` (the number of \
-             the array for its tasks) are the job's. Characters that no name may have become `_`. Unless slurm.conf has \
-             AccountingStorageEnforce=associations, users choose their accounts: then a top-level `{account}` that is no \
-             `[[share]]` becomes `none`, except in a rule with `account`, such as `account = \"*\"` to permit all.",
+            "The job's place; `{account}`, `{user}`, `{qos}`, `{partition}` and `{job}` (an array's number for \
+             its tasks) are the job's. Characters that no name may have become `_`. Without \
+             AccountingStorageEnforce=associations users choose their accounts: then a top-level `{account}` \
+             without a `[[share]]` becomes `none`, unless the rule has `account`.",
         )
-        .absent_means("beside all other applications"),
+        .absent_means("at the top"),
         Tunable::new("cap", Kind::Rate, "The job's maximum rate, as the sum over all servers.").absent_means("none"),
     ],
 };

@@ -286,7 +286,7 @@ const INTRODUCTION: &str = r#"# slurm.toml
 
 <!-- Printed from crates/vpfs-slurm/src/keys.rs; do not edit. UPDATE=1 cargo test -p vpfs-slurm rewrites it. -->
 
-What `vpfs slurm agent` reads ([guide](guide/slurm.md)). All problems of the file are reported at once, each with its
+What `vpfs slurm agent` reads ([guide](guide/cluster.md)). All problems of the file are reported at once, each with its
 line; `vpfs slurm show` prints what would be pushed for the jobs that run now.
 
 ```toml

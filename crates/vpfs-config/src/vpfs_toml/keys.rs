@@ -71,29 +71,23 @@ const DEVICE_TIME_POLICIES: &[PolicyKind] = &[PolicyKind::Isolation, PolicyKind:
 pub(crate) const SERVER: Section = Section {
     name: "server",
     header: "[[server]]",
-    doc: "One for every server of the file system, in any order. Every proxy of a cluster reads the same file, \
-          and `--server NAME` selects the servers that a process serves.",
+    doc: "One per server of the file system. Every proxy reads the same file; `--server NAME` selects the \
+          servers of a process.",
     keys: &[
-        Tunable::new("name", NAME, "The server's alias, for listeners, logs, `vpfs peers` and `--server`.")
-            .at_restart(),
+        Tunable::new("name", NAME, "Its alias in listeners, logs and `--server`.").at_restart(),
         Tunable::new(
             "address",
             ADDRESS,
-            "The address at which it listens. Its scheme is the protocol. `tcp://` is OrangeFS, written exactly as in the \
-             servers' own configuration file, where the proxy replaces it with a listener's address for clients. `nfs://` \
-             is NFS, or another program of a server of NFS that clients need, such as its mount daemon. `mount://` with \
-             nothing but a host is what `vpfs mount` shows there; a file has either such ones or servers, and no \
-             listeners then.",
+            "Where it listens. `tcp://` is OrangeFS, exactly as in the servers' own configuration file; `nfs://` \
+             is NFS or a mount daemon; `mount://HOST` is a `vpfs mount`, and such a file has no listeners.",
         )
         .at_restart(),
         Tunable::new(
             "data",
             Kind::Text("a directory such as \"/srv/export\""),
-            "A directory of its host with its data, which says what disk is behind it (`limits.write_back`).",
+            "A directory with its data, which says what disk is behind it (`limits.write_back`).",
         )
-        .absent_means(
-            "OrangeFS is asked, and what Ganesha or the kernel's NFS server export is read, if the address is this host's",
-        )
+        .absent_means("on this host: from OrangeFS, or from the exports of the NFS server")
         .at_restart(),
     ],
 };
@@ -101,36 +95,31 @@ pub(crate) const SERVER: Section = Section {
 pub(crate) const LISTENER: Section = Section {
     name: "listener",
     header: "[[listener]]",
-    doc: "An entry point for clients: one address in front of every server. Servers refer clients to each other by \
-          address, and clients refuse to mount if two servers give different addresses, so a listener covers every \
-          server. Give either `port` or `addresses`.",
+    doc: "An entry point for clients, in front of every server: servers refer clients to each other by address. \
+          Give `port` or `addresses`.",
     keys: &[
-        Tunable::new(
-            "app",
-            NAME,
-            "All clients of this listener belong to this application; it overrides all other rules.",
-        )
-        .absent_means("the rules of `[[app]]` identify clients")
-        .at_restart(),
-        Tunable::new("port", Kind::Count, "The port at which proxies that run on the servers' own hosts listen.")
+        Tunable::new("app", NAME, "All clients of this listener belong to this application, whatever other rules say.")
+            .absent_means("the rules of `[[app]]` identify clients")
+            .at_restart(),
+        Tunable::new("port", Kind::Count, "The port, where each proxy runs on its server's host.")
             .absent_means("`addresses` are given")
             .range("1", "65535")
             .at_restart(),
         Tunable::new(
             "addresses",
             Kind::Table("a table such as { s1 = \"tcp://10.0.0.1:5334\", s2 = \"tcp://10.0.0.2:5334\" }"),
-            "The addresses of the proxies, by server name.",
+            "The addresses of the proxies, by server.",
         )
         .absent_means("`port` is given")
         .at_restart(),
-        Tunable::new("bind", Kind::Text("an IP address such as \"0.0.0.0\""), "The local address to listen at.")
+        Tunable::new("bind", Kind::Text("an IP address such as \"0.0.0.0\""), "The local address.")
             .absent_means("the host of the listener's address")
             .at_restart(),
         Tunable::new(
             "advertise",
             Kind::Choice(&["listener", "server"]),
-            "The addresses that clients are told. `listener`: those of this listener. `server`: the servers' own, since \
-             a packet filter redirects clients from there to this listener.",
+            "The addresses that clients are told: those of this `listener`, or the `server`'s own where a packet \
+             filter redirects clients.",
         )
         .default("listener")
         .at_restart(),
@@ -145,28 +134,26 @@ pub(crate) const SCHEDULER: Section = Section {
         Tunable::new(
             "policy",
             Kind::Choice(&PolicyKind::NAMES),
-            "`isolation` needs no tuning: an application that asks for less than its share gets nearly what it gets alone, \
-             and the others share the storage's time by weight. `fifo` keeps the order of arrival. `sfq-d` shares by \
-             weight. `sfq-d-plus` also accounts for the greater load of large requests, and fills gaps with small \
-             ones. `two-level` keeps each application's `deadline` while it stays within its `target_rate`. `ioco` \
-             serves one application after another in each `window`, in the same order on all servers. `proportional` is \
-             an experiment for single servers: it learns no costs, but moves the rate of the large applications to \
-             where one percent more for them costs the others one percent.",
+            "[Which policy?](guide/policies.md) `isolation` needs no tuning: small users are protected, the \
+             others share the storage's time by weight. `fifo` keeps the order of arrival. `sfq-d` shares by \
+             weight. `sfq-d-plus` also counts the load of large requests. `two-level` keeps deadlines. `ioco` \
+             serves application after application in each `window`. `proportional` is an experiment for single servers: \
+             large applications go at the rate where one percent more for them costs the others one percent.",
         )
         .default("isolation")
         .paper("vPFS+ §III; Two-level; IOCO §3"),
         Tunable::new(
             "mode",
             Kind::Choice(&["manage", "observe"]),
-            "`observe` holds nothing, whatever the policy and the caps are: requests go on in the order of arrival. All is \
-             measured, so that `vpfs top`, metrics and `vpfs events` show what applications do to each other, and what \
-             would be due to them, before anything is changed.",
+            "`observe` holds nothing and measures everything, so that you see what applications do to each other \
+             before you change anything.",
         )
         .default("manage"),
         Tunable::new(
             "profile",
             Kind::Text("a file written by `vpfs profile`, relative to this one"),
-            "The file that supplies `depth`, `small_threshold`, `slot_cost` and `device_time`, unless they are set here.",
+            "A file of `vpfs profile` with `depth`, `small_threshold`, `slot_cost` and `device_time`, unless \
+             they are set here.",
         )
         .absent_means("no profile")
         .paper("vPFS+ §III-B"),
@@ -174,66 +161,63 @@ pub(crate) const SCHEDULER: Section = Section {
         Tunable::new(
             "adaptive",
             Kind::Choice(&["off", "on"]),
-            "`on` finds depth and slot costs from the storage's behaviour, starting from \
-             `depth` and `slot_cost`.",
+            "`on` finds depth and slot costs at runtime, starting from `depth` and `slot_cost`.",
         )
-.used_by(ADAPTING)
+        .used_by(ADAPTING)
         .default("off"),
         Tunable::new(
             "backfill",
             Kind::Choice(&["bounded", "paper"]),
-            "Which requests may pass a blocked large one. `bounded`: only those whose start tag is not above \
-             its finish tag, so that weights hold for large and small requests. `paper`: all that fit; a flow of large \
-             requests with a much larger weight then gets less than its share.",
+            "Which requests may pass a blocked large one. `bounded` keeps the weights. `paper` lets all pass \
+             that fit; large requests then get less than their share.",
         )
-.used_by(SFQ_D_PLUS)
+        .used_by(SFQ_D_PLUS)
         .default("bounded")
         .paper("vPFS+ §III-C"),
         Tunable::new(
             "cost",
             Kind::Choice(&["device-time", "bytes"]),
-            "What `isolation` shares by weight. `device-time`: the storage's time that requests take, learned at runtime; \
-             an application that makes the storage seek pays for it. `bytes`: bytes, as in all other policies.",
+            "What is shared: `device-time`, learned at runtime, so that an application that makes the storage \
+             seek pays for it; or `bytes`.",
         )
-.used_by(DEVICE_TIME_POLICIES)
+        .used_by(DEVICE_TIME_POLICIES)
         .default("device-time"),
         Tunable::new(
             "sharing",
             Kind::Choice(&["local", "threshold", "layout"]),
-            "Scope of the shares. `local`: each server separately. `threshold`: the sum \
-             over all servers, which report their service to each other. `layout`: the same, but derived without \
-             messages from how a request's file is striped, if the request reveals that.",
+            "Shares per server (`local`), or of the sum over all servers: `threshold` by reports, `layout` by \
+             the stripes of each file, without messages where these are known.",
         )
-.used_by(SHARING)
+        .used_by(SHARING)
         .default("local")
         .paper("vPFS §III-B"),
         Tunable::new(
             "broadcast_threshold",
             Kind::Size,
-            "The amount of accepted service after which a server reports to the others (`sharing`). A smaller value \
-             is fairer in the short run but causes more traffic.",
+            "Service after which a server reports (`sharing`). Smaller is fairer in the short run and causes \
+             more traffic.",
         )
-.used_by(SHARING)
+        .used_by(SHARING)
         .default("10MiB")
         .range("4KiB", "1TiB")
         .paper("vPFS §III-B1"),
-        Tunable::new("metadata_threshold", Kind::Count, "The same threshold for metadata, in operations; one on several objects counts for each.")
-.used_by(SHARING)
+        Tunable::new("metadata_threshold", Kind::Count, "The same for metadata, in objects.")
+            .used_by(SHARING)
             .default("1000")
             .range("1", "1000000000")
             .paper("vPFS+ §IV"),
         Tunable::new(
             "min_local_share",
             Kind::Text("a share such as \"1%\""),
-            "The minimum part of its share that an application keeps on a server, however much service it gets elsewhere.",
+            "The part of its share that an application keeps on each server, however much it gets elsewhere.",
         )
-.used_by(SHARING)
+        .used_by(SHARING)
         .default("1%")
         .paper("vPFS §III-B"),
         Tunable::new(
             "metadata_depth",
             Kind::Count,
-            "The number of slots of a separate queue for metadata, for servers that store metadata on other devices.",
+            "Slots of a separate queue for metadata, where metadata is on other devices.",
         )
         .absent_means("data and metadata share one queue")
         .range("1", "65536")
@@ -241,64 +225,46 @@ pub(crate) const SCHEDULER: Section = Section {
         Tunable::new(
             "deadlines",
             Kind::Choice(&["paced", "paper"]),
-            "How deadlines are kept. `paced`: the storage's time that the others' requests take is limited, as under \
-             `isolation`, so that deadlines hold beside large requests, too. `paper`: the number of outstanding \
-             requests is limited, with the three settings that follow and `depth`.",
+            "`paced` limits the storage's time of other requests. `paper` limits the number of outstanding \
+             requests, with the next three keys and `depth`.",
         )
         .used_by(TWO_LEVEL)
         .default("paced"),
-        Tunable::new("replenish_period", Kind::Duration, "The interval at which credits are replenished.")
-.used_by(TWO_LEVEL)
+        Tunable::new("replenish_period", Kind::Duration, "How often credits are replenished.")
+            .used_by(TWO_LEVEL)
             .default("200ms")
             .range("1ms", "1min")
             .paper("Two-level"),
-        Tunable::new(
-            "control_window",
-            Kind::Duration,
-            "The interval at which the limit of outstanding requests is recomputed.",
-        )
-.used_by(TWO_LEVEL)
-        .default("1s")
-        .range("10ms", "1min")
-        .paper("Two-level"),
-        Tunable::new(
-            "outstanding_max",
-            Kind::Count,
-            "The upper limit of outstanding requests, however many the storage completes before the shortest deadline.",
-        )
-.used_by(TWO_LEVEL)
+        Tunable::new("control_window", Kind::Duration, "How often the limit of outstanding requests is computed.")
+            .used_by(TWO_LEVEL)
+            .default("1s")
+            .range("10ms", "1min")
+            .paper("Two-level"),
+        Tunable::new("outstanding_max", Kind::Count, "The upper limit of outstanding requests.")
+            .used_by(TWO_LEVEL)
             .default("100")
             .range("1", "65536")
             .paper("Two-level"),
-        Tunable::new(
-            "window",
-            Kind::Duration,
-            "The length of a window, in which requests are served application by application: `1s` for disks, `250ms` for flash.",
-        )
-.used_by(IOCO)
-        .default("1s")
-        .range("1ms", "1h")
-        .paper("IOCO §3, §5.2"),
+        Tunable::new("window", Kind::Duration, "The length of a window: `1s` for disks, `250ms` for flash.")
+            .used_by(IOCO)
+            .default("1s")
+            .range("1ms", "1h")
+            .paper("IOCO §3, §5.2"),
         Tunable::new(
             "window_order",
             Kind::Choice(&["fair", "paper"]),
-            "The order of applications in a window. `fair`: a different one in each window. `paper`: the same in \
-             all windows, by a number derived from the name; the first applications then finish early, and the last \
-             ones wait.",
+            "The order in a window: `fair` changes it each time; `paper` keeps it, so that the same applications \
+             finish first.",
         )
-.used_by(IOCO)
+        .used_by(IOCO)
         .default("fair")
         .paper("IOCO §3.1"),
         SMALL_THRESHOLD,
-        Tunable::new(
-            "metadata_cost",
-            Kind::Size,
-            "The cost of a metadata operation, for each of its objects: files, entries or names.",
-        )
+        Tunable::new("metadata_cost", Kind::Size, "The cost of a metadata operation per object.")
             .default("10KiB")
             .range("1B", "1GiB")
             .paper("vPFS+ §IV"),
-        Tunable::new("capacity", Kind::Rate, "The throughput of one server; required if a cap is given as a percentage, of one server or of all.")
+        Tunable::new("capacity", Kind::Rate, "The throughput of one server; required for caps in percent.")
             .absent_means("unknown")
             .range("1B/s", "1PB/s"),
         SLOT_COSTS,
@@ -306,15 +272,14 @@ pub(crate) const SCHEDULER: Section = Section {
     ],
 };
 
-const DEPTH: Tunable =
-    Tunable::new("depth", Kind::Count, "The number of slots: how many small requests one server handles at once.")
-        .used_by(SLOTS)
-        .default("14")
-        .range("1", "65536")
-        .paper("vPFS+ §III-B");
+const DEPTH: Tunable = Tunable::new("depth", Kind::Count, "Slots: how many small requests a server handles at once.")
+    .used_by(SLOTS)
+    .default("14")
+    .range("1", "65536")
+    .paper("vPFS+ §III-B");
 
 const SMALL_THRESHOLD: Tunable =
-    Tunable::new("small_threshold", Kind::Size, "The largest request that occupies one slot.")
+    Tunable::new("small_threshold", Kind::Size, "The largest request that takes one slot.")
         .used_by(SFQ_D_PLUS)
         .default("128KiB")
         .range("1B", "1GiB")
@@ -323,7 +288,7 @@ const SMALL_THRESHOLD: Tunable =
 const SLOT_COSTS: Tunable = Tunable::new(
     "slot_cost",
     Kind::List("a list such as [{ op = \"write\", up_to = \"512KiB\", slots = 2 }]"),
-    "The slots of larger requests, as profiled on this storage; see below.",
+    "Slots of larger requests, as profiled.",
 )
 .used_by(SFQ_D_PLUS)
 .absent_means("the paper's storage: 2 slots up to 512KiB, 3 up to 1MiB, 5 above")
@@ -332,7 +297,7 @@ const SLOT_COSTS: Tunable = Tunable::new(
 const DEVICE_TIMES: Tunable = Tunable::new(
     "device_time",
     Kind::List("a list such as [{ op = \"write\", size = \"1MiB\", time = \"70ms\" }]"),
-    "How much of the storage's time requests take, as profiled on this storage; learning starts from these values; see below.",
+    "Time that requests take in this storage, as profiled; learning starts from it.",
 )
 .used_by(DEVICE_TIME_POLICIES)
 .absent_means("learned at runtime");
@@ -349,80 +314,72 @@ pub(crate) const PROFILE_ROOT: Section = Section {
 pub(crate) const PROFILE: Section = Section {
     name: "scheduler",
     header: "[scheduler]",
-    doc: "",
+    doc: "How requests are scheduled in front of each server.",
     keys: &[DEPTH, SMALL_THRESHOLD, SLOT_COSTS, DEVICE_TIMES],
 };
 
 pub(crate) const SLOT_COST: Section = Section {
     name: "scheduler.slot_cost",
     header: "[[scheduler.slot_cost]]",
-    doc: "A row of the slot cost table; also written inline, `slot_cost = [{ ... }, ...]`. The row of \
-          a request is the one for its operation with the smallest `up_to` that is not below its size, otherwise \
-          the last one.",
+    doc: "A row of the slot cost table, also inline: `slot_cost = [{ ... }, ...]`. The row with the smallest \
+          `up_to` that fits counts, otherwise the last one.",
     keys: &[
-        Tunable::new("op", Kind::Choice(&["read", "write"]), "The operation that the row applies to.")
-            .absent_means("both"),
-        Tunable::new("up_to", Kind::Size, "The largest request that the row applies to.").range("1B", "1TiB"),
-        Tunable::new("slots", Kind::Count, "The number of slots that such a request occupies; at most `depth`.")
-            .range("1", "65536"),
+        Tunable::new("op", Kind::Choice(&["read", "write"]), "The operation.").absent_means("both"),
+        Tunable::new("up_to", Kind::Size, "The largest request of this row.").range("1B", "1TiB"),
+        Tunable::new("slots", Kind::Count, "Its slots, at most `depth`.").range("1", "65536"),
     ],
 };
 
 pub(crate) const DEVICE_TIME: Section = Section {
     name: "scheduler.device_time",
     header: "[[scheduler.device_time]]",
-    doc: "How much of the time of saturated storage a request of a given size takes; in that time the storage \
-          cannot serve other requests. Sizes without a row are extrapolated from the nearest one.",
+    doc: "The time that a request takes of saturated storage. Sizes without a row follow from the nearest one.",
     keys: &[
-        Tunable::new("op", Kind::Choice(&["read", "write"]), "The operation that the row applies to.").absent_means("both"),
-        Tunable::new("size", Kind::Size, "The size of the requests. Sizes up to 4 KiB, then up to 8 KiB, 16 KiB ... 8 MiB, and all larger ones, are one class each; the largest row of a class counts.").range("1B", "1GiB"),
-        Tunable::new("time", Kind::Duration, "The time of each of them.").range("1ns", "1min"),
+        Tunable::new("op", Kind::Choice(&["read", "write"]), "The operation.").absent_means("both"),
+        Tunable::new(
+            "size",
+            Kind::Size,
+            "The size. Classes are up to 4 KiB, 8 KiB ... 8 MiB, and larger; the \
+                                          largest row of a class counts.",
+        )
+        .range("1B", "1GiB"),
+        Tunable::new("time", Kind::Duration, "The time of one request.").range("1ns", "1min"),
     ],
 };
 
 pub(crate) const APPS: Section = Section {
     name: "apps",
     header: "[apps]",
-    doc: "The treatment of clients that no rule of an `[[app]]` matches.",
+    doc: "Clients that match no `[[app]]`.",
     keys: &[
         Tunable::new("default", NAME, "The application of clients that match nothing else.")
             .absent_means("`other`, with weight 1 unless there is an `[[app]]` of that name"),
         Tunable::new(
             "auto",
             Kind::Choice(&["off", "client-host", "uid", "job"]),
-            "Whether to create an application for each client host or user that no rule matches. For mounts `uid` is the \
-             default, and `job` is one for each Slurm job, and for each user outside of jobs.",
+            "Create an application per client host or user. On mounts `uid` is the default; `job` is one per \
+             Slurm job, and per user outside of jobs.",
         )
         .default("client-host"),
-        Tunable::new(
-            "auto_limit",
-            Kind::Count,
-            "The maximum number of such applications; further clients get the default one.",
-        )
-        .default("1000")
-        .range("0", "100000"),
-        Tunable::new(
-            "auto_weight",
-            Kind::Count,
-            "The weight that these applications share, or that each of them has, see `auto_share`.",
-        )
-        .used_by(WEIGHTS)
-        .default("1")
-        .range("1", "1000000"),
+        Tunable::new("auto_limit", Kind::Count, "How many such applications; further clients get the default one.")
+            .default("1000")
+            .range("0", "100000"),
+        Tunable::new("auto_weight", Kind::Count, "Their weight, see `auto_share`.")
+            .used_by(WEIGHTS)
+            .default("1")
+            .range("1", "1000000"),
         Tunable::new(
             "auto_share",
             Kind::Choice(&["together", "network", "each"]),
-            "Whether all these applications together have one weight, those of each client network, or each of them. \
-             They are fair among themselves in any case. A client can easily have many names: addresses, and uids \
-             that nothing verifies. With `each`, every name is worth a weight.",
+            "The scope of that weight: all `together`, each client `network`, or `each` application. A client can \
+             have many names, and nothing verifies a uid; with `each`, every name is worth a weight.",
         )
         .used_by(WEIGHTS)
         .default("together"),
         Tunable::new(
             "auto_prefix",
             Kind::Count,
-            "The length of the prefix that the IPv4 addresses of a network have in common, with \
-             `auto_share = \"network\"`. IPv6 networks have 64 bits.",
+            "The length of an IPv4 network's prefix for `auto_share = \"network\"`. IPv6 networks have 64 bits.",
         )
         .used_by(WEIGHTS)
         .default("24")
@@ -433,23 +390,22 @@ pub(crate) const APPS: Section = Section {
 pub(crate) const PEERS: Section = Section {
     name: "peers",
     header: "[peers]",
-    doc: "How the proxies of different processes tell each other what service applications got, so that `sharing` holds \
-          for the sum over all servers; agents and `--remote` come to the same port, also if one process serves all \
-          servers. Without this table nothing listens, and shares hold among the servers of one process. Give either `port` or `addresses`, and the files of one kind of `security`; when a proxy reads its \
-          file again, it reads these, too.",
+    doc: "Connections between proxies of different processes, for `sharing` and totals over all servers; agents \
+          and `--remote` use the same port. Without this table nothing listens. Give `port` or `addresses`, and \
+          the files for one kind of `security`; they are read again at a reload.",
     keys: &[
-        Tunable::new("port", Kind::Count, "The port at which proxies listen for each other, on the hosts of their servers.")
+        Tunable::new("port", Kind::Count, "Where proxies listen for each other, on their servers' hosts.")
             .absent_means("`addresses` are given")
             .range("1", "65535")
             .at_restart(),
         Tunable::new(
             "addresses",
             Kind::Table("a table such as { s1 = \"10.0.0.1:7334\", s2 = \"10.0.0.2:7334\" }"),
-            "Where the proxy of each server listens for other proxies. The servers of one process may have one address.",
+            "Where the proxy of each server listens. Servers of one process may share an address.",
         )
         .absent_means("`port` is given")
         .at_restart(),
-        Tunable::new("bind", Kind::Text("an IP address such as \"0.0.0.0\""), "The local address to listen at.")
+        Tunable::new("bind", Kind::Text("an IP address such as \"0.0.0.0\""), "The local address.")
             .absent_means("the host of the address")
             .at_restart(),
         Tunable::new("cluster", NAME, "The cluster's name. Processes of another cluster are refused.")
@@ -458,34 +414,32 @@ pub(crate) const PEERS: Section = Section {
         Tunable::new(
             "security",
             Kind::Choice(&["shared-key", "certificates", "none"]),
-            "How processes recognise each other; all but `none` use TLS 1.3. `shared-key`: who has the key belongs to \
-             the cluster, and may speak for every server. `certificates`: who has a certificate of the authority, for the \
-             host of each server that it speaks for. `none`: anybody who reaches the port can change shares, and \
-             everything is sent in the clear.",
+            "`shared-key`: with the key, a process may speak for every server. `certificates`: only for the \
+             hosts in its certificate. `none`: anyone who reaches the port can change shares, in the clear. The \
+             first two use TLS 1.3.",
         )
         .default("shared-key")
         .at_restart(),
-        Tunable::new("shared_key", FILE, "A file with 64 hexadecimal digits, the same at all processes, as `vpfs init` writes it.")
+        Tunable::new("shared_key", FILE, "64 hexadecimal digits, the same everywhere; `vpfs init` writes it.")
             .absent_means("`security` is another one")
             .at_restart(),
-        Tunable::new("authority", FILE, "The certificates of the authorities that sign those of peers, in PEM.")
+        Tunable::new("authority", FILE, "Certificates of the authorities, PEM.")
             .absent_means("`security` is another one")
             .at_restart(),
-        Tunable::new("certificate", FILE, "The certificate of this process, for the hosts of its servers, in PEM.")
+        Tunable::new("certificate", FILE, "This process's certificate, for the hosts of its servers, PEM.")
             .absent_means("`security` is another one")
             .at_restart(),
-        Tunable::new("private_key", FILE, "The certificate's private key, in PEM.")
+        Tunable::new("private_key", FILE, "Its private key, PEM.")
             .absent_means("`security` is another one")
             .at_restart(),
-        Tunable::new("clock_limit", Kind::Duration, "The difference between the clocks of two processes beyond which the log has a warning.")
+        Tunable::new("clock_limit", Kind::Duration, "Log a warning if two clocks differ by more.")
             .default("50ms")
             .range("1ms", "1h")
             .at_restart(),
         Tunable::new(
             "sockets",
             Kind::Text("a directory such as \"/run/vpfs\""),
-            "Where each process has its socket, named after its first server: `vpfs peers` asks there. Its owner and its \
-             group may; who else must not know what applications do, should not get into this directory.",
+            "The directory of each process's socket, for its owner and group.",
         )
         .default(SOCKETS)
         .at_restart(),
@@ -498,25 +452,19 @@ const FILE: Kind = Kind::Text("a file, relative to this one");
 pub(crate) const METRICS: Section = Section {
     name: "metrics",
     header: "[metrics]",
-    doc: "Metrics for Prometheus, at `/metrics` ([what to scrape and what to alert on](guide/metrics.md)). The socket of \
-          each process always has them; they are served to the network only if `listen` says so. A proxy whose address \
-          is in use works without, says so in its log, and tries again.",
+    doc: "Prometheus metrics at `/metrics` ([guide](guide/watching.md)). The local socket always has them. A \
+          proxy whose address is in use works without, and tries again.",
     keys: &[
-        Tunable::new(
-            "listen",
-            ENDPOINT,
-            "Where metrics are served over HTTP. The address must be one of the loopback, unless there is a `token`.",
-        )
-        .absent_means("not by TCP")
-        .at_restart(),
+        Tunable::new("listen", ENDPOINT, "Where metrics are served. Beyond the loopback a `token` is required.")
+            .absent_means("not by TCP")
+            .at_restart(),
         Tunable::new(
             "token",
             FILE,
-            "A secret that whoever reads metrics must send (`Authorization: Bearer`; `authorization` with \
-             `credentials_file` in the configuration of Prometheus). The file is read for each request. HTTP does not \
-             encrypt it: use networks that you trust.",
+            "A secret that readers send (`Authorization: Bearer`; `credentials_file` in Prometheus). Read per \
+             request. HTTP does not encrypt it.",
         )
-        .absent_means("whoever reaches `listen` may read")
+        .absent_means("none: anyone who reaches `listen` may read")
         .at_restart(),
     ],
 };
@@ -524,24 +472,17 @@ pub(crate) const METRICS: Section = Section {
 pub(crate) const WEB: Section = Section {
     name: "web",
     header: "[web]",
-    doc: "The live page of this process for a browser: what [`vpfs web`](guide/metrics.md#can-i-see-it-in-a-browser) shows, \
-          served as long as the proxy runs. A proxy whose address is in use works without, says so in its log, and tries \
-          again.",
+    doc: "The live page of this process, as [`vpfs web`](guide/watching.md) shows it. A proxy whose address is \
+          in use works without, and tries again.",
     keys: &[
-        Tunable::new(
-            "listen",
-            ENDPOINT,
-            "Where the page is served over HTTP. It needs a `key`, on the loopback, too: other users of the host could \
-             connect.",
-        )
-        .absent_means("no page")
-        .at_restart(),
+        Tunable::new("listen", ENDPOINT, "Where the page is served. A `key` is required.")
+            .absent_means("no page")
+            .at_restart(),
         Tunable::new(
             "key",
             FILE,
-            "A secret of at least 16 letters and digits, which is the path of the page: `http://oss1:9335/KEY/`. Who does \
-             not know it gets nothing. The file is read for each request. HTTP does not encrypt it: use networks that you \
-             trust.",
+            "At least 16 letters and digits, which are the path: `http://oss1:9335/KEY/`. Read per request. HTTP \
+             does not encrypt it.",
         )
         .absent_means("no page")
         .at_restart(),
@@ -551,36 +492,32 @@ pub(crate) const WEB: Section = Section {
 pub(crate) const HISTORY: Section = Section {
     name: "history",
     header: "[history]",
-    doc: "What applications did and waited for, for `vpfs history` and `vpfs why --since`: by ten seconds for an hour, by \
-          minutes for a day, and by ten minutes for thirty days ([how to read it](guide/metrics.md)). It is kept in the \
-          state directory, at most 256 MiB for each process, and survives restarts; without such a directory there is \
-          none. A disk that is full or fails costs history and nothing else.",
+    doc: "For `vpfs history` and `vpfs why --since`: ten-second samples for an hour, minutes for a day, ten \
+          minutes for thirty days. In the state directory, at most 256 MiB per process.",
     keys: &[Tunable::new("enabled", Kind::Choice(&["off", "on"]), "Whether it is kept.").default("on").at_restart()],
 };
 
 pub(crate) const TRUST: Section = Section {
     name: "trust",
     header: "[trust]",
-    doc: "Which hosts a proxy trusts. Requests between servers are never held nor charged, because a client's operation \
-          waits for them inside a server; so only hosts that are known to be servers may send them. A change applies to \
-          later requests of open connections, too.",
+    doc: "Requests between servers are never held or charged, because a client's operation waits for them inside \
+          a server. So only known servers may send them.",
     keys: &[
         Tunable::new(
             "servers",
             HOSTS,
-            "The addresses that servers connect from: requests that look as if a server sent them are trusted there, \
-             and scheduled and charged like a client's anywhere else. List every address of a server that has several, \
-             and no host where users run programs. `[]`: nobody is trusted, which is right if servers do not connect \
-             to each other through proxies.",
+            "Where servers connect from. Requests that claim to be a server's are believed from there, and \
+             scheduled like a client's from elsewhere. List every address of a server, and no host where users \
+             run programs. `[]` believes nobody, which is right if servers do not connect to each other through \
+             proxies.",
         )
         .absent_means("the addresses of all `[[server]]` tables, except loopback ones"),
         Tunable::new(
             "management",
             Kind::Choice(&["allow", "refuse"]),
-            "Whether clients may administer servers (all `MGMT_` operations but the question whether a server is there). \
-             Servers without key security permit that to everybody, and some of these requests can crash them. With \
-             `refuse` clients are told that permission is denied; administrators then connect to the servers \
-             themselves.",
+            "Whether clients may administer servers. Servers without key security permit it to everybody, and \
+             some requests can crash them. `refuse` answers that permission is denied; administrators then \
+             connect directly.",
         )
         .default("allow"),
     ],
@@ -594,15 +531,15 @@ pub(crate) const LOG: Section = Section {
     header: "[log]",
     doc: "The log, on standard error.",
     keys: &[
+        Tunable::new("level", Kind::Choice(&["error", "warn", "info", "debug", "trace"]), "The least severe level.")
+            .default("info"),
         Tunable::new(
-            "level",
-            Kind::Choice(&["error", "warn", "info", "debug", "trace"]),
-            "The least severe level shown.",
+            "format",
+            Kind::Choice(&["text", "json"]),
+            "Text, or JSON lines. systemd's journal gets the \
+                                                                 fields in either case.",
         )
-        .default("info"),
-        Tunable::new("format", Kind::Choice(&["text", "json"]), "The format: readable text, or JSON for programs. The journal of systemd gets text with its fields, or lines of \
-             JSON.")
-            .default("text")
-            .at_restart(),
+        .default("text")
+        .at_restart(),
     ],
 };

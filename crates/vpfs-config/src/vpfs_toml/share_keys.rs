@@ -15,21 +15,19 @@ pub(super) const PATH: Kind = Kind::Text("a name or a path of at most 8 names su
 pub const SHARE: Section = Section {
     name: "share",
     header: "[[share]]",
-    doc: "A share of the storage that is divided: among the applications that name it with `share`, and the shares \
-          whose names begin with its own and \"/\". So shares form a tree, for example of projects and their users. \
-          What nobody in a share uses goes to those beside it, and only what they do not use to others. A share needs \
-          no table of its own: then it has weight 1. At most 4096 exist at a time.",
+    doc: "A share of the storage, divided among the applications that name it and the shares below it \
+          (`physics/alice` is in `physics`). What a member does not use goes to its siblings first. A share \
+          without a table has weight 1. At most 4096.",
     keys: &[
         Tunable::new("name", PATH, "Its name, after that of the share that it is in."),
-        Tunable::new("weight", Kind::Count, "Its weight among the shares and applications that are in the same share.")
+        Tunable::new("weight", Kind::Count, "Its weight among the members of the same share.")
             .used_by(WEIGHTS)
             .default("1")
             .range("1", "1000000"),
         Tunable::new(
             "cap",
             Kind::Text("a rate such as \"100MB/s\" or a share of the capacity such as \"25%\""),
-            "The maximum rate of all in it together, as that of an application: **for the sum over all servers**. They \
-             divide it by their weights.",
+            "The maximum rate of all its members, **sum over all servers**.",
         )
         .absent_means("no cap"),
         Tunable::new(
@@ -38,19 +36,14 @@ pub const SHARE: Section = Section {
             "The same **on each server**; not with `cap`.",
         )
         .absent_means("no cap"),
-        Tunable::new(
-            "burst",
-            Kind::Size,
-            "What they may transfer at once after all were idle, with `cap` or `server_cap`.",
-        )
-        .default("16MiB")
-        .range("1B", "1TiB"),
+        Tunable::new("burst", Kind::Size, "What they may transfer at once after all were idle.")
+            .default("16MiB")
+            .range("1B", "1TiB"),
         Tunable::new(
             "min_rate",
             Kind::Rate,
-            "The rate that all in it get together at least **for the sum over all servers**, as that of an application. \
-             They divide it by their weights, but who has a minimum of its own gets at least that; together these may \
-             be as much as this one.",
+            "The rate that all its members get at least, **sum over all servers**. They divide it by weight; \
+             minima of members count for it.",
         )
         .used_by(MINIMA)
         .absent_means("its share by weight")

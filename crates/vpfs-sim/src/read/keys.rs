@@ -63,18 +63,23 @@ pub(super) const ROOT: Section = Section {
             .absent_means("when all applications that are not in the background have finished")
             .range("1ms", "365d"),
         key("interval", TIME, "The interval between values of a time series.").default("1s").range("1ms", "1d"),
-        key("wait_limit", TIME, "A request that waits longer than this for its dispatch is an error.")
+        key("wait_limit", TIME, "A request that waits longer for its dispatch is an error.")
             .default("10min")
             .range("1ms", "365d"),
-        key("by_server", SWITCH, "Results include each application's service at each server.").default("off"),
+        key("by_server", SWITCH, "Results per server and application.").default("off"),
         key("trace", SWITCH, "Results list each call that moved data.").default("off"),
         key("servers", Kind::List("[[servers]]"), "The servers."),
-        key("jitter", TIME, "The largest random delay of each request on its way to a server.")
+        key("jitter", TIME, "The largest random delay of a request on its way to a server.")
             .default("0s")
             .range("0s", "10s"),
-        key("skew", TIME, "The largest delay that all requests of an application share, and those of each process.")
-            .default("0s")
-            .range("0s", "10s"),
+        key(
+            "skew",
+            TIME,
+            "The largest delay that all requests of an application share, and those of each \
+                           process.",
+        )
+        .default("0s")
+        .range("0s", "10s"),
         key("node_link", Kind::Table("[node_link]"), "The link of each client node.")
             .absent_means("only the servers' links are a limit"),
         key("peers", Kind::Table("[peers]"), "The network between the servers' proxies.")
@@ -90,7 +95,7 @@ pub(super) const SERVER_GROUP: Section = Section {
     header: "[[servers]]",
     doc: "A group of equal servers, numbered in the order of the file.",
     keys: &[
-        key("name", NAME, "The name of this class of servers, for the stripes of regions.").absent_means("none"),
+        key("name", NAME, "The class of servers, for the stripes of regions.").absent_means("none"),
         key("count", COUNT, "The number of servers.").default("1").range("1", "100000"),
         key("device", Kind::Text("a device model such as \"hdd\""), "The device that holds the data.").default("hdd"),
         key("hdd", Kind::Table("[servers.hdd]"), "A disk with custom parameters.").absent_means("that of `device`"),
@@ -101,19 +106,16 @@ pub(super) const SERVER_GROUP: Section = Section {
             .absent_means("that of `device`"),
         key("cache", Kind::Table("[servers.cache]"), "A page cache in front of the device.")
             .absent_means("that of `device`"),
-        key("stalls", Kind::Table("[servers.stalls]"), "Moments in which the device stands still.").absent_means("none"),
+        key("stalls", Kind::Table("[servers.stalls]"), "Moments in which the device stands still.")
+            .absent_means("none"),
         key("role", Kind::Choice(&["both", "data", "metadata"]), "What the servers store.").default("both"),
         key("link_rate", RATE, "The payload rate of a server's link in each direction.")
             .default("117MB/s")
             .range("1KB/s", "1PB/s"),
         key("link_latency", TIME, "The latency from a client to a server.").default("50us").range("0s", "10s"),
-        key(
-            "flow_buffers",
-            COUNT,
-            "Buffers of 256 KiB through which the data of a request flows, each an access to the device; OrangeFS has 8.",
-        )
-        .default("0")
-        .range("0", "1024"),
+        key("flow_buffers", COUNT, "Buffers of 256 KiB per request, each an access to the device; OrangeFS has 8.")
+            .default("0")
+            .range("0", "1024"),
         key("metadata_parallel", COUNT, "Metadata operations served at once.").default("1").range("1", "1000"),
     ],
 };
@@ -121,8 +123,8 @@ pub(super) const SERVER_GROUP: Section = Section {
 pub(super) const STALLS: Section = Section {
     name: "servers.stalls",
     header: "[servers.stalls]",
-    doc: "Moments in which a server's device stands still, as on a host that others use as well. Times are drawn from the \
-          seed, half to one and a half of these.",
+    doc: "Moments in which a device stands still, as on a shared host: half to one and a half of these times, \
+          from the seed.",
     keys: &[
         key("every", TIME, "The mean time between two.").range("1ms", "1d"),
         key("length", TIME, "The mean length.").range("1us", "1h"),
@@ -142,14 +144,10 @@ pub(super) const PEERS: Section = Section {
     doc: "Coordination between servers, and its faults.",
     keys: &[
         key("latency", TIME, "The latency from one server to another.").default("100us").range("0s", "1h"),
-        key(
-            "message_work",
-            TIME,
-            "A server's processor time for each message that it sends or receives; the device `null-aio` waits for it.",
-        )
-        .default("0s")
-        .range("0s", "1s"),
-        key("message_overhead", SIZE, "Extra bytes for each message.").default("0B").range("0B", "1MiB"),
+        key("message_work", TIME, "A server's processor time per message; the device `null-aio` waits for it.")
+            .default("0s")
+            .range("0s", "1s"),
+        key("message_overhead", SIZE, "Extra bytes per message.").default("0B").range("0B", "1MiB"),
         key("extra_delay", TIME, "The largest random extra delay of a message.").default("0s").range("0s", "1h"),
         key("loss_ppm", COUNT, "Messages that are lost, in parts per million.").default("0").range("0", "1000000"),
         key("duplicate_ppm", COUNT, "Messages that arrive twice, in parts per million.")
@@ -192,8 +190,8 @@ pub(super) const POLICY: Section = Section {
         key(
             "request_time",
             Kind::Choice(&["arrival", "issue"]),
-            "The time that determines the window of a request in IOCO: `arrival` at each server, as in the proxy, or \
-             `issue` by the client, as in the paper, whose clients send it along.",
+            "IOCO's windows go by `arrival`, as in the proxy, or by `issue`, as in the paper, whose clients send \
+             it.",
         )
         .default("arrival"),
     ],
@@ -205,48 +203,36 @@ pub(super) const APP: Section = Section {
     doc: "An application: its load and its share.",
     keys: &[
         key("name", NAME, "The name in tables."),
-        key("copies", COUNT, "The number of equal applications; a number is appended to their names.").default("1").range("1", "10000"),
-        key("share", PATH, "The share that it is in, see `[[share]]`; servers know one in a share from its first request on.")
-            .absent_means("beside the shares at the top"),
-        key("weight", COUNT, "Its weight among those in the same share.").default("1").range("1", "1000000"),
-        key("cap", RATE, "Its maximum rate, for the sum over all servers.").absent_means("no cap").range("1B/s", "1PB/s"),
-        key("server_cap", RATE, "Its maximum rate at each server; not with `cap`.").absent_means("no cap").range("1B/s", "1PB/s"),
-        key("burst", SIZE, "The amount that it may transfer at once after it was idle, with `cap` or `server_cap`.")
-            .default("16MiB")
-            .range("1B", "1TiB"),
-        key("target_rate", RATE, "The rate promised to it, for the sum over all servers, with `deadline`.")
-            .absent_means("no promise")
-            .range("1B/s", "1PB/s"),
-        key("server_target_rate", RATE, "The rate promised to it at each server, with `deadline`; not with `target_rate`.")
-            .absent_means("no promise")
-            .range("1B/s", "1PB/s"),
-        key("latency", TIME, "The latency to keep for nine in ten of its requests at a server while it asks for less than its share (`isolation`).")
-            .absent_means("as low as possible")
-            .range("100us", "1h"),
-        key("min_rate", RATE, "The rate that it gets at least, for the sum over all servers (`isolation`).")
-            .absent_means("its share by weight")
-            .range("1B/s", "1PB/s"),
-        key(
-            "server_min_rate",
-            RATE,
-            "The rate that it gets at least at each server (`isolation`); not with `min_rate`.",
-        )
-        .absent_means("its share by weight")
-        .range("1B/s", "1PB/s"),
-        key("deadline", TIME, "The longest time that its requests take while it stays within `target_rate`.")
-            .absent_means("no promise")
-            .range("1ms", "1h"),
-        key("order", COUNT, "Determines its place in the windows of IOCO.").absent_means("from its name").range("0", "32767"),
+        key("copies", COUNT, "The number of equal applications; a number is appended to their names.")
+            .default("1")
+            .range("1", "10000"),
+        key("share", PATH, "The share that it is in.").absent_means("at the top"),
+        key("weight", COUNT, "As in vpfs.toml.").default("1").range("1", "1000000"),
+        key("cap", RATE, "As in vpfs.toml.").absent_means("no cap").range("1B/s", "1PB/s"),
+        key("server_cap", RATE, "As in vpfs.toml.").absent_means("no cap").range("1B/s", "1PB/s"),
+        key("burst", SIZE, "As in vpfs.toml.").default("16MiB").range("1B", "1TiB"),
+        key("target_rate", RATE, "As in vpfs.toml.").absent_means("no promise").range("1B/s", "1PB/s"),
+        key("server_target_rate", RATE, "As in vpfs.toml.").absent_means("no promise").range("1B/s", "1PB/s"),
+        key("latency", TIME, "As in vpfs.toml.").absent_means("as low as possible").range("100us", "1h"),
+        key("min_rate", RATE, "As in vpfs.toml.").absent_means("its share by weight").range("1B/s", "1PB/s"),
+        key("server_min_rate", RATE, "As in vpfs.toml.").absent_means("its share by weight").range("1B/s", "1PB/s"),
+        key("deadline", TIME, "As in vpfs.toml.").absent_means("no promise").range("1ms", "1h"),
+        key("order", COUNT, "Determines its place in the windows of IOCO.")
+            .absent_means("from its name")
+            .range("0", "32767"),
         key("start", TIME, "When its processes start.").default("0s").range("0s", "365d"),
-        key("stagger", TIME, "The time from the start of one copy to the start of the next.").default("0s").range("0s", "365d"),
+        key("stagger", TIME, "The time from the start of one copy to the start of the next.")
+            .default("0s")
+            .range("0s", "365d"),
         key("end", TIME, "When its processes stop starting new steps.").absent_means("never").range("0s", "365d"),
-        key("background", SWITCH, "Whether it restarts when it has finished, without the run waiting for it.").default("off"),
+        key("background", SWITCH, "Restart when finished, without the run waiting for it.").default("off"),
         some("nodes", "1", "Client nodes that its processes run on."),
         key("outstanding", COUNT, "Calls that each process has outstanding at once.").default("1").range("1", "65536"),
         key("phases", Kind::List("phases such as [\"write\"]"), "The phases of its workload that it runs.")
             .absent_means("all"),
         key("servers", SERVERS, "Servers of its files.").absent_means("all that hold data"),
-        key("start_server", Kind::Choice(&["first", "by-file"]), "The server on which a file starts.").default("by-file"),
+        key("start_server", Kind::Choice(&["first", "by-file"]), "The server on which a file starts.")
+            .default("by-file"),
         key(
             "distribution",
             Kind::Choice(&["simple-stripe", "basic", "varstrip", "twod-stripe"]),
@@ -256,20 +242,24 @@ pub(super) const APP: Section = Section {
         key("strip", SIZE, "Bytes in a strip (`simple-stripe`, `twod-stripe`).").default("64KiB").range("1B", "1TiB"),
         key("strips", Kind::Text("strips such as \"0:64K;1:128K\""), "The strips of a round (`varstrip`).")
             .absent_means("none"),
-        key("region", Kind::List("[[app.region]]"), "Regions of each file with their own stripes for each class of server.")
-            .absent_means("all of a file is striped in the same way"),
+        key(
+            "region",
+            Kind::List("[[app.region]]"),
+            "Regions of each file with their own stripes for each class of server.",
+        )
+        .absent_means("all of a file is striped in the same way"),
         some("groups", "2", "Groups of servers (`twod-stripe`)."),
         some("factor", "256", "Strips of a server before the next group's turn (`twod-stripe`)."),
-        key("ior", Kind::Table("[app.ior]"), "Its workload.").absent_means("another workload is given"),
-        key("btio", Kind::Table("[app.btio]"), "Its workload.").absent_means("another workload is given"),
-        key("md", Kind::Table("[app.md]"), "Its workload.").absent_means("another workload is given"),
-        key("wrf", Kind::Table("[app.wrf]"), "Its workload.").absent_means("another workload is given"),
-        key("pio", Kind::Table("[app.pio]"), "Its workload.").absent_means("another workload is given"),
-        key("tile", Kind::Table("[app.tile]"), "Its workload.").absent_means("another workload is given"),
-        key("noncontig", Kind::Table("[app.noncontig]"), "Its workload.").absent_means("another workload is given"),
-        key("paced", Kind::Table("[app.paced]"), "Its workload.").absent_means("another workload is given"),
-        key("interactive", Kind::Table("[app.interactive]"), "Its workload.").absent_means("another workload is given"),
-        key("replay", Kind::Table("[app.replay]"), "Its workload.").absent_means("another workload is given"),
+        key("ior", Kind::Table("[app.ior]"), "Its workload.").absent_means("another one"),
+        key("btio", Kind::Table("[app.btio]"), "Its workload.").absent_means("another one"),
+        key("md", Kind::Table("[app.md]"), "Its workload.").absent_means("another one"),
+        key("wrf", Kind::Table("[app.wrf]"), "Its workload.").absent_means("another one"),
+        key("pio", Kind::Table("[app.pio]"), "Its workload.").absent_means("another one"),
+        key("tile", Kind::Table("[app.tile]"), "Its workload.").absent_means("another one"),
+        key("noncontig", Kind::Table("[app.noncontig]"), "Its workload.").absent_means("another one"),
+        key("paced", Kind::Table("[app.paced]"), "Its workload.").absent_means("another one"),
+        key("interactive", Kind::Table("[app.interactive]"), "Its workload.").absent_means("another one"),
+        key("replay", Kind::Table("[app.replay]"), "Its workload.").absent_means("another one"),
     ],
 };
 
@@ -282,8 +272,7 @@ pub(super) const REGION: Section = Section {
         key(
             "stripes",
             Kind::List("classes with their stripes, such as [\"disk:32KiB\", \"flash:160KiB\"]"),
-            "The bytes that each server of a class holds of a round, class after class; classes that are not named, or \
-             have 0B, hold nothing.",
+            "Bytes per server of each class in a round; classes without a stripe hold nothing.",
         ),
     ],
 };
@@ -297,8 +286,7 @@ pub(super) const IOR: Section = Section {
         key("transfer", SIZE, "Bytes of one call.").default("1MiB").range("1B", "4294967295B"),
         key("block", SIZE, "Consecutive bytes of one process in one segment.").default("16MiB").range("1B", "1PiB"),
         some("segments", "1", "Blocks of each process."),
-        key("file", Kind::Choice(&["shared", "per-process"]), "One shared file, or one file for each process.")
-            .default("shared"),
+        key("file", Kind::Choice(&["shared", "per-process"]), "One shared file, or one per process.").default("shared"),
         key("order", Kind::Choice(&["sequential", "random"]), "The order of offsets.").default("sequential"),
         key("write", SWITCH, "Whether to write.").default("on"),
         key("read", SWITCH, "Whether to read.").default("off"),
@@ -320,7 +308,7 @@ pub(super) const BTIO: Section = Section {
         key(
             "class",
             Kind::Choice(&["a", "c"]),
-            "`a`: tiny calls of all processes; `c`: large calls of one process on each node.",
+            "`a`: tiny calls of all processes; `c`: large calls of one process per node.",
         ),
         key("processes", COUNT, "Number of processes.").default("64").range("1", "65536"),
         key("iterations", COUNT, "Bursts in each phase.").default("40").range("1", "1000000"),
@@ -395,8 +383,7 @@ pub(super) const TILE: Section = Section {
     keys: &[
         some("tiles_x", "4", "Tiles in a row."),
         some("tiles_y", "2", "Tiles in a column."),
-        key("collective", SWITCH, "Whether one process on each node moves the data of all its processes.")
-            .default("off"),
+        key("collective", SWITCH, "One process on each node moves the data of all its processes.").default("off"),
         WRITE,
         READ,
         BARRIER,
@@ -413,7 +400,7 @@ pub(super) const NONCONTIG: Section = Section {
 pub(super) const PACED: Section = Section {
     name: "app.paced",
     header: "[app.paced]",
-    doc: "Calls at a given rate, whether or not the storage keeps up: a service, an instrument, the load of [Two-level].",
+    doc: "Calls at a given rate, whether or not the storage keeps up [Two-level].",
     keys: &[
         key("processes", COUNT, "The number of processes, which take turns.").default("32").range("1", "65536"),
         key("transfer", SIZE, "Bytes of a call.").default("256KiB").range("1B", "1GiB"),
@@ -433,12 +420,12 @@ pub(super) const PACED: Section = Section {
 pub(super) const INTERACTIVE: Section = Section {
     name: "app.interactive",
     header: "[app.interactive]",
-    doc: "Small calls at random offsets with think time before each, like `vpfs workload interactive`: a database, people.",
+    doc: "Small random calls with think time, like `vpfs workload interactive`.",
     keys: &[
         key("processes", COUNT, "Number of processes, each with a file.").default("4").range("1", "65536"),
         key("transfer", SIZE, "Bytes of a call.").default("4KiB").range("1B", "1GiB"),
         key("file", SIZE, "Bytes of each file, which `setup` fills.").default("64MiB").range("1B", "1PiB"),
-        key("think", TIME, "The mean think time before each call; drawn between 0.5 and 1.5 times the mean.")
+        key("think", TIME, "The mean think time before each call (0.5 to 1.5 times that).")
             .default("10ms")
             .range("0s", "1d"),
         key("time", TIME, "How long it runs.").absent_means("until the run ends").range("1ms", "365d"),
@@ -449,13 +436,13 @@ pub(super) const INTERACTIVE: Section = Section {
 pub(super) const REPLAY: Section = Section {
     name: "app.replay",
     header: "[app.replay]",
-    doc: "The reads and writes of a run that was recorded, each rank a process. It computes between its calls as long as \
-          it did then; if the log does not say when calls ended, it makes them at the log's times.",
+    doc: "The reads and writes of a recorded run; each rank is a process. It computes between calls as it did \
+          then; without ends of calls in the log, calls are made at the log's times.",
     keys: &[key(
         "log",
         Kind::Text("the name of a file"),
-        "A log that `vpfs layout advise` reads: a trace of `vpfs mount`, an iolog of fio, Darshan's extended trace or \
-         its text, or a table; relative to the scenario.",
+        "A log that `vpfs layout advise` reads: a trace of `vpfs mount`, fio's iolog, Darshan's extended trace, \
+         or a table; relative to the scenario.",
     )],
 };
 
@@ -509,8 +496,8 @@ pub(super) const SSD: Section = Section {
 pub(super) const UNIFORM: Section = Section {
     name: "servers.uniform",
     header: "[servers.uniform]",
-    doc: "One access at a time: a start-up time drawn evenly from a range, then bytes at a constant rate \
-          [HARL §III-D]; `harl-disk` if there is no `device`.",
+    doc: "One access at a time: a start-up time from a range, then a constant rate [HARL §III-D]; `harl-disk` \
+          without a `device`.",
     keys: &[
         own_time("read_startup_min", "The shortest start-up time of a read."),
         own_time("read_startup_max", "The longest start-up time of a read."),
@@ -524,7 +511,8 @@ pub(super) const UNIFORM: Section = Section {
 pub(super) const VOLUME: Section = Section {
     name: "servers.volume",
     header: "[servers.volume]",
-    doc: "A volume with limits on bytes and I/Os, as clouds and the kernel's throttling impose them; `volume` if there is no `device`.",
+    doc: "A volume with limits on bytes and I/Os, as in clouds and with the kernel's throttling; `volume` \
+          without a `device`.",
     keys: &[
         own_rate("rate", "The limit on bytes."),
         key("ios", COUNT, "The limit on I/Os per second.").absent_means("as `device`").range("1", "100000000"),
@@ -538,7 +526,8 @@ pub(super) const VOLUME: Section = Section {
 pub(super) const CACHE: Section = Section {
     name: "servers.cache",
     header: "[servers.cache]",
-    doc: "A server's page cache: writes complete at memory speed until it is full, and reads come from it if it has them. It keeps 3.75 times `limit`, or as many times as a server with a cache that `device` names.",
+    doc: "A server's page cache: writes complete at memory speed until it is full, and reads come from it if it \
+          has them. It keeps 3.75 times `limit`, or what `device` says.",
     keys: &[
         key("limit", SIZE, "The amount of dirty data at which writers wait.").range("1MiB", "1PiB"),
         key("stall", SIZE, "The amount to flush before waiting writers continue.")

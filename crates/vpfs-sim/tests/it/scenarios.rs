@@ -289,7 +289,7 @@ fn the_manual_matches_the_code() {
 
 #[test]
 fn the_scenario_of_the_guide_is_valid() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/will-it-help.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/simulate.md");
     let guide = std::fs::read_to_string(path).unwrap();
     let (_, scenario) = guide.split_once("```toml my-cluster.toml\n").unwrap();
     let (scenario, _) = scenario.split_once("```").unwrap();

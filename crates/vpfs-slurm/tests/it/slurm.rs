@@ -258,7 +258,7 @@ fn defaults_are_those_of_the_manual() {
     }
     let committed = std::fs::read_to_string(path).unwrap_or_default();
     assert!(committed == slurm_manual(), "docs/slurm.md is old; run UPDATE=1 cargo test -p vpfs-slurm");
-    for default in ["`/run/vpfs-slurm/wake.sock`", "`{address}`", "`/etc/vpfs/vpfs.toml`", "| `slurm` |"] {
+    for default in ["`/run/vpfs-slurm/wake.sock`", "`{address}`", "`/etc/vpfs/vpfs.toml`", "|`slurm`|"] {
         assert!(committed.contains(default), "{default}");
     }
 }

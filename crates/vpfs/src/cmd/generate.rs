@@ -40,6 +40,26 @@ fn write(directory: &Path, command: clap::Command) -> io::Result<()> {
     Ok(())
 }
 
+/// `docs/commands.md`: a row for each command, in the order of `vpfs --help`.
+#[cfg(test)]
+fn reference(command: &clap::Command) -> String {
+    fn rows(command: &clap::Command, name: &str, text: &mut String) {
+        for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set() && inner.get_name() != "help") {
+            let name = format!("{name} {}", inner.get_name());
+            let about = inner.get_about().map(ToString::to_string).unwrap_or_default();
+            text.push_str(&format!("|`{name}`|{}|\n", about.replace('\n', " ")));
+            rows(inner, &name, text);
+        }
+    }
+    let mut text = "# Commands\n\n<!-- Printed from the definitions of the commands; do not edit. \
+                    UPDATE=1 cargo test -p vpfs generate rewrites it. -->\n\n\
+                    Options and examples: `vpfs COMMAND --help`, or `man vpfs-COMMAND`.\n\n\
+                    |command|what it does|\n|---|---|\n"
+        .to_owned();
+    rows(command, "vpfs", &mut text);
+    text
+}
+
 /// The page with documents where packages install them.
 fn with_paths(page: &str) -> String {
     page.replace("docs/", "/usr/share/doc/vpfs/")
@@ -55,6 +75,18 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+
+    /// The page cannot fall behind the commands.
+    #[test]
+    fn the_list_of_commands_matches_them() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands.md");
+        let printed = reference(&crate::Cli::command());
+        if std::env::var_os("UPDATE").is_some() {
+            fs::write(&path, &printed).unwrap();
+        }
+        let committed = fs::read_to_string(&path).unwrap_or_default();
+        assert!(committed == printed, "docs/commands.md is old; run UPDATE=1 cargo test -p vpfs generate");
+    }
 
     /// Symptom: pages named `docs/config.md`, which no package had.
     #[test]

@@ -21,7 +21,7 @@ use bed::Bed;
 use isolation::{Comparison, Management, Trial};
 use scale::Scale;
 
-/// Show in 75 seconds on this machine how a small application performs beside a checkpointing one
+/// Show in 75 seconds on this machine how a small application performs next to a checkpointing one
 ///
 /// Starts four file servers on a model of a disk, and four vpfs proxies in front of them, all over real loopback
 /// sockets. A simulation with tiny I/Os (BTIO class A) then runs alone, and beside a checkpoint writer (IOR) under no

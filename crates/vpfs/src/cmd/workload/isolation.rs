@@ -20,7 +20,7 @@ use super::{apart, call, explain, output, usage};
 use crate::exit::Exit;
 use crate::print::print;
 
-/// Measure how much of its speed a small application keeps beside a large one, and vice versa
+/// Measure how much of its speed a small application keeps next to a large one, and vice versa
 ///
 /// Runs small calls with think time alone, large calls alone, then both at once. A proxy must be able to tell both
 /// apart: by default, each client address is an application, so give each load an address of its own, or a listener.
