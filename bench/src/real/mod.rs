@@ -3,6 +3,7 @@
 
 mod cluster;
 pub(crate) mod isolation;
+mod origin;
 pub(crate) mod papers;
 mod proxies;
 mod target;

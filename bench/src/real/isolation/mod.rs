@@ -1,5 +1,5 @@
 //! `cargo xtask bench isolation`: what a small application and a large one keep of what each does alone, on servers as
-//! they are installed, whose memory takes writes before their disks do (docs/decisions/0041-write-back.md).
+//! they are installed, whose memory takes writes before their disks do (docs/decisions/0004-write-back.md).
 
 mod disk;
 mod load;
@@ -196,6 +196,7 @@ impl Bench<'_> {
             row.extend(large.map(|large| format!("{:.2}", large.bytes_per_second / large_alone.bytes_per_second)));
             table.add_row(row);
             results.push(json!({
+                "origin": super::origin::Origin::here(),
                 "case": name, "setting": setting.name, "small": done[0], "large": done[1], "large_alone": large, "stored_bytes_per_second": stored,
                 "alone": { "small": small_alone, "large": large_alone },
             }));

@@ -6,10 +6,19 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::outcome::Outcome;
+use crate::real::origin::Origin;
 
 /// Outcomes by case and run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Record(BTreeMap<String, BTreeMap<u32, Outcome>>);
+pub(super) struct Record(BTreeMap<String, BTreeMap<u32, Run>>);
+
+/// An outcome and where it comes from.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Run {
+    origin: Origin,
+    #[serde(flatten)]
+    outcome: Outcome,
+}
 
 impl Record {
     /// Reads a file; one that does not exist is empty.
@@ -39,12 +48,13 @@ impl Record {
     }
 
     pub(super) fn add(&mut self, case: &str, run: u32, outcome: Outcome) {
-        self.0.entry(case.to_owned()).or_default().insert(run, outcome);
+        let origin = Origin::here();
+        self.0.entry(case.to_owned()).or_default().insert(run, Run { origin, outcome });
     }
 
     /// The outcomes of a run, by case.
     pub(super) fn run(&self, run: u32) -> BTreeMap<&str, &Outcome> {
-        self.0.iter().filter_map(|(case, runs)| Some((case.as_str(), runs.get(&run)?))).collect()
+        self.0.iter().filter_map(|(case, runs)| Some((case.as_str(), &runs.get(&run)?.outcome))).collect()
     }
 
     /// The largest number of runs of a case.

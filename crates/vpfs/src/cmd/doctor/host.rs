@@ -19,8 +19,8 @@ use crate::cmd::write_back::{self, Device, DeviceError, Storage};
 
 /// History takes up to 256 MiB; with what is needed to write it anew, no more than this.
 const SPACE: u64 = 512 << 20;
-/// From 32 MiB on, small writes were measured to wait behind what a disk of 60 MB/s stores at once (docs/benchmarks.md,
-/// NFS). This is what the guide recommends for disks of 1 GB/s.
+/// From 32 MiB on, small writes were measured to wait behind what a disk of 60 MB/s stores at once
+/// (docs/measurements.md). This is what the guide recommends for disks of 1 GB/s.
 const GATHERED: Bytes = Bytes::mib(16);
 
 /// Whether proxies with these process ids may open enough files.
@@ -219,7 +219,7 @@ fn unlimited(check: &mut Check, error: &DeviceError, gathered: Option<Bytes>) {
     if most > GATHERED {
         let mib = most.0.div_ceil(1 << 20);
         let text = format!("{error}; it gathers {mib} MiB of writes until it stores any: small ones wait behind them");
-        let fix = "set vm.dirty_bytes and vm.dirty_background_bytes (docs/guide/nfs.md, The server's memory)";
+        let fix = "set vm.dirty_bytes and vm.dirty_background_bytes (docs/guide/servers.md, The server's memory)";
         check.warn(text, fix);
     }
 }
