@@ -313,7 +313,7 @@ fn rules_and_dashboard_use_metrics_that_exist() {
     site.load();
     let text = site.scrape(1);
     let exist: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split(' ').next()).collect();
-    for file in ["packaging/prometheus/vpfs.rules.yml", "packaging/grafana/vpfs.json", "docs/guide/metrics.md"] {
+    for file in ["packaging/prometheus/vpfs.rules.yml", "packaging/grafana/vpfs.json", "docs/guide/watching.md"] {
         let content = std::fs::read_to_string(repository(file)).expect(file);
         let is_name = |char: char| char.is_ascii_alphanumeric() || matches!(char, '_' | ':');
         let words = content.split(|char| !is_name(char)).filter(|word| word.starts_with("vpfs_"));

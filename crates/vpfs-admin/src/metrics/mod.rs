@@ -1,4 +1,4 @@
-//! Metrics in the text formats of Prometheus. docs/guide/metrics.md tells what to do with them.
+//! Metrics in the text formats of Prometheus. docs/guide/watching.md tells what to do with them.
 
 mod apps;
 mod family;

@@ -17,7 +17,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Show what happened lately: applications, promises that cannot be kept, peers, reloads
 ///
 /// Asks the proxies on this host at their sockets for the latest thousand lines of their logs, whatever the log's own
-/// level and place are (docs/guide/metrics.md explains each).
+/// level and place are (docs/guide/watching.md explains each).
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs events                       what happened lately, at all proxies on this host\n  \

@@ -35,7 +35,7 @@ pub(crate) struct Mount {
     /// Where to show it: an existing directory outside of SOURCE, or SOURCE itself
     mountpoint: PathBuf,
 
-    /// Where regions of files lie, and which new files get them; see docs/guide/mount.md
+    /// Where regions of files lie, and which new files get them; see docs/guide/layouts.md
     #[arg(long, value_name = "FILE")]
     regions: Option<PathBuf>,
 

@@ -11,7 +11,7 @@ use crate::exit::Exit;
 
 /// Run a command with a weight among one's own
 ///
-/// Below a `vpfs mount` that lets programs take turns (docs/guide/mount.md), this command and all that it starts get
+/// Below a `vpfs mount` that lets programs take turns (docs/guide/layouts.md), this command and all that it starts get
 /// that many times what one's other programs get, of one's own share: nobody else gets less. All commands of a user, or
 /// of a Slurm job, with the same weight are one application. mpiexec and srun pass it on to other hosts, as the
 /// variable VPFS_WEIGHT of the environment. It has no effect on what `[[app]]` rules name.

@@ -1,6 +1,6 @@
 //! Depth and slot costs found from completions, on device models: compared with the best depth that a sweep finds.
 //!
-//! `cargo test --release -p vpfs-model --test adaptive -- --nocapture` prints the tables of docs/guide/adaptive.md.
+//! `cargo test --release -p vpfs-model --test adaptive -- --nocapture` prints the tables of docs/guide/policies.md.
 
 mod changing;
 mod closed_loop;

@@ -14,7 +14,7 @@ use row::Row;
 /// Show what an application did and waited for
 ///
 /// Proxies keep that over restarts: by ten seconds for an hour, by minutes for a day, and by ten minutes for thirty
-/// days, in their state directory (docs/guide/metrics.md).
+/// days, in their state directory (docs/guide/watching.md).
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs history climate                   by ten seconds, of the last hour\n  \

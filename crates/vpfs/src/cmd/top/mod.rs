@@ -21,7 +21,7 @@ use table::{Order, header, line, sort};
 ///
 /// Asks the proxies on this host at their sockets, twice at least, and shows what happened in between: the part of the
 /// storage's time that was due to each application and that it got, what it moved, how long its requests took in vpfs
-/// and in the storage, and what held it (docs/guide/metrics.md).
+/// and in the storage, and what held it (docs/guide/watching.md).
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs top                         live, for all servers on this host\n  \

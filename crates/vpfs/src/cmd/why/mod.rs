@@ -28,7 +28,7 @@ pub(crate) use report::Report;
 ///
 /// Of the time that its requests took: how much was waiting in vpfs, behind which applications and for which rule; how
 /// much in the storage, compared with the best that it has seen there; whether the application got its due, and what
-/// would change it. Without an application, one table of who waited for whom (docs/guide/metrics.md).
+/// would change it. Without an application, one table of who waited for whom (docs/guide/watching.md).
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs why climate                 what its requests waited for in the next 5 seconds\n  \

@@ -26,7 +26,7 @@ const APPS: usize = 40;
 ///
 /// For a site that has run with mode = "observe" in `[scheduler]`, and for any other: which applications waited for
 /// which others, for how much of their time, what part of the storage was due to each by its weight and what it got,
-/// on one page, as text or as HTML without scripts (docs/guide/metrics.md).
+/// on one page, as text or as HTML without scripts (docs/guide/watching.md).
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs report --since 24h                       as text\n  \

@@ -32,7 +32,7 @@ impl<'a> Block<'a> {
     pub(crate) fn commands(&self) -> Vec<String> {
         let lines = self.lines.iter().map(String::as_str);
         match self.mark.split(' ').next() {
-            Some("sh") => commands(lines),
+            Some("sh") if self.mark != "sh run" => commands(lines),
             Some("console") => commands(lines.filter(|line| is_prompt(line))),
             _ => Vec::new(),
         }
@@ -79,7 +79,7 @@ pub(crate) fn examples(help: &[String]) -> Vec<String> {
 fn commands<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
     let joined = lines.collect::<Vec<_>>().join("\n").replace("\\\n", " ");
     let parts = joined.lines().flat_map(|line| line.split(" #").next().unwrap_or_default().split([';', '|', '>']));
-    let parts = parts.flat_map(|part| part.split("&&"));
+    let parts = parts.flat_map(|part| part.split("&&")).map(|part| part.split(" &").next().unwrap_or_default());
     let parts = parts.map(|part| if is_prompt(part) { part.split_once("$ ").map_or(part, |(_, it)| it) } else { part });
     parts.map(str::trim).filter(|part| part.starts_with("vpfs ")).map(str::to_owned).collect()
 }
