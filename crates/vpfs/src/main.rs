@@ -1,6 +1,7 @@
 //! The vpfs command: arguments in, composed crates out.
 #![expect(clippy::print_stdout, reason = "a command-line tool")]
 
+mod blocks;
 mod cmd;
 mod exit;
 mod log;

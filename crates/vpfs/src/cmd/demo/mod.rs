@@ -15,6 +15,7 @@ use vpfs_testbed::load::run::RunError;
 
 use super::workload::output;
 use super::workload::progress::ProgressLine;
+use crate::blocks::Blocks;
 use crate::exit::Exit;
 use crate::print::print;
 use bed::Bed;
@@ -80,7 +81,8 @@ impl Demo {
             comparison.promises.clear();
         }
         if self.json.as_deref() != Some(Path::new("-")) {
-            print(format_args!("{}\n\n{}\n({wall_seconds:.0} s)", scale.describe(), isolation::table(&comparison)))?;
+            let table = isolation::table(&comparison, Blocks::of_locale());
+            print(format_args!("{} {wall_seconds:.0} s in all.\n\n{table}", scale.describe()))?;
         }
         if let Some(path) = &self.json {
             output::write(path, &document(scale, runs, &comparison, wall_seconds))?;
@@ -152,6 +154,6 @@ mod tests {
         let runs = run_all(scale, DeviceClock::Tokio, &ProgressLine::Quiet).await;
         let runs = runs.unwrap_or_else(|exit| panic!("{exit:?}"));
         let comparison = Comparison::new(&runs.small_alone, runs.writer_alone, &runs.trials);
-        assert!(comparison.matches_paper, "{}", isolation::table(&comparison));
+        assert!(comparison.matches_paper, "{}", isolation::table(&comparison, Blocks::Ascii));
     }
 }

@@ -145,8 +145,8 @@ impl Scale {
     pub(super) fn describe(&self) -> String {
         let bursts = count(self.iterations as usize, "burst");
         format!(
-            "{} with the disk model of vPFS+ §V-A (7200 rpm, 72 MB/s), D = {DEPTH}.\n\
-             Small application: {} processes, {bursts} of 1 write, then {bursts} of 1 read, {SMALL_CALL} B each, \
+            "{} on a model of a disk (7200 rpm, 72 MB/s; vPFS+ §V-A), D = {DEPTH}.\n\
+             Small application: {} processes, {bursts} of 1 write, then of 1 read, {SMALL_CALL} B each,\n  \
              computation between.\n\
              Checkpoint writer: {} processes, writes of {} MiB back to back.",
             match self.protocol {

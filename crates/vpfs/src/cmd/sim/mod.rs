@@ -1,5 +1,6 @@
 //! `vpfs sim`: the effect of policies on a cluster that is described in a file.
 
+mod ending;
 mod report;
 mod runs;
 
@@ -16,6 +17,7 @@ use vpfs_sim::{Files, PolicySpec, Results, Scenario};
 use super::layout::logs;
 use super::workload::output;
 use super::workload::trace::TraceFile;
+use crate::blocks::Blocks;
 use crate::exit::Exit;
 use crate::print::print;
 use report::Base;
@@ -24,7 +26,8 @@ use runs::Runs;
 /// Simulate a cluster under each policy, and compare what the applications get
 ///
 /// Runs the same scheduling and coordination code as the proxies, between models of clients, links and devices. Equal
-/// scenarios and seeds give equal results. Without SCENARIO, simulates a small application beside a large one.
+/// scenarios and seeds give equal results. Without SCENARIO, simulates a small application beside a large one. Ends with
+/// who got what over time, and with what the last policy changes, compared with the first one.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs sim\n  \
@@ -145,6 +148,7 @@ impl Sim {
         let report = report::of(scenario, results, &bases);
         if self.json.as_deref() != Some(Path::new("-")) {
             print(report.text())?;
+            ending::of(results, Blocks::of_locale()).map_or(Ok(()), print)?;
         }
         if let Some(path) = &self.json {
             let (name, seed) = (&scenario.name, scenario.seed);

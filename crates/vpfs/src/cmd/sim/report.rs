@@ -259,7 +259,7 @@ fn servers(results: &Results) -> Plot {
 type Kind = (&'static str, fn(&AppResults) -> &Latency);
 const KINDS: [Kind; 3] = [("read", |app| &app.read), ("write", |app| &app.write), ("metadata", |app| &app.metadata)];
 
-fn throughput(app: &AppResults, results: &Results) -> f64 {
+pub(super) fn throughput(app: &AppResults, results: &Results) -> f64 {
     app.bytes() as f64 / results.active(app).as_secs_f64().max(1e-9)
 }
 
@@ -276,6 +276,6 @@ fn span(time: Duration) -> String {
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate of a simulated cluster, rounded")]
-fn rate(bytes_per_second: f64) -> String {
+pub(super) fn rate(bytes_per_second: f64) -> String {
     format!("{:.1}", Rate(bytes_per_second.round() as u64))
 }

@@ -24,8 +24,6 @@ pub(crate) enum ProgressLine {
 
 const REDRAW: Duration = Duration::from_millis(200);
 const PLAIN_LINE: Duration = Duration::from_secs(5);
-/// Bytes in a MB.
-const MB: f64 = 1e6;
 
 impl ProgressLine {
     pub(crate) fn start(quiet: bool) -> Self {
@@ -109,18 +107,30 @@ pub(crate) fn describe(run: &RunHandle) -> String {
 fn of_phase(progress: &Progress, amount: Option<Amount>, limit: Option<Duration>) -> String {
     let &Progress { operations, bytes, elapsed, .. } = progress;
     let (mut text, done) = match amount {
-        Some(Amount::Bytes(all)) => (format!("{:.1} of {:.1} MB", bytes as f64 / MB, all as f64 / MB), (bytes, all)),
+        Some(Amount::Bytes(all)) => (format!("{} of {}", decimal(bytes as f64), decimal(all as f64)), (bytes, all)),
         Some(Amount::Calls(all)) => (format!("{operations} of {all} calls"), (operations, all)),
         None => (format!("{operations} calls"), (0, 0)),
     };
     let seconds = elapsed.as_secs_f64();
     text += &format!(", {:.1} calls/s", per_second(operations, seconds));
     if bytes > 0 {
-        text += &format!(", {:.1} MB/s", per_second(bytes, seconds) / MB);
+        text += &format!(", {}/s", decimal(per_second(bytes, seconds)));
     }
-    match limit.map(|limit| limit.saturating_sub(elapsed)).or_else(|| still_takes(elapsed, done)) {
+    // It may be done before the limit, and the limit may come before it is done.
+    match limit.map(|limit| limit.saturating_sub(elapsed)).into_iter().chain(still_takes(elapsed, done)).min() {
+        Some(Duration::ZERO) => text,
         Some(left) => text + &format!(", {} left", roughly(left)),
         None => text,
+    }
+}
+
+/// Bytes in the largest unit that fits.
+fn decimal(bytes: f64) -> String {
+    match bytes {
+        ..1e3 => format!("{bytes:.0} B"),
+        ..1e6 => format!("{:.1} KB", bytes / 1e3),
+        ..1e9 => format!("{:.1} MB", bytes / 1e6),
+        _ => format!("{:.1} GB", bytes / 1e9),
     }
 }
 
@@ -145,12 +155,16 @@ mod tests {
             of_phase(&write, None, Some(Duration::from_secs(600))),
             of_phase(&Progress { operations: 5, bytes: 0, ..write }, Some(Amount::Calls(20)), None),
             of_phase(&Progress { operations: 0, bytes: 0, ..write }, Some(Amount::Bytes(1 << 20)), None),
+            of_phase(&Progress { bytes: 320, ..write }, Some(Amount::Bytes(10_240)), Some(Duration::from_secs(20))),
+            of_phase(&write, Some(Amount::Bytes(4_000_000)), Some(Duration::from_secs(3600))),
         ];
         let expected = [
-            "1.0 of 4.0 MB, 200.0 calls/s, 0.1 MB/s, 30 s left",
-            "2000 calls, 200.0 calls/s, 0.1 MB/s, 10 min left",
+            "1.0 MB of 4.0 MB, 200.0 calls/s, 100.0 KB/s, 30 s left",
+            "2000 calls, 200.0 calls/s, 100.0 KB/s, 10 min left",
             "5 of 20 calls, 0.5 calls/s, 30 s left",
-            "0.0 of 1.0 MB, 0.0 calls/s",
+            "0 B of 1.0 MB, 0.0 calls/s",
+            "320 B of 10.2 KB, 200.0 calls/s, 32 B/s, 10 s left",
+            "1.0 MB of 4.0 MB, 200.0 calls/s, 100.0 KB/s, 30 s left",
         ];
         assert_eq!(texts, expected);
     }

@@ -6,10 +6,10 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep};
 use vpfs_model::plan::{Btio, Ior};
 use vpfs_testbed::load::measure::{Report, per_second};
-use vpfs_testbed::load::run::{RunError, RunHandle};
+use vpfs_testbed::load::run::RunError;
 
 use crate::cmd::workload::application::{Application, run};
-use crate::cmd::workload::progress::{ProgressLine, describe};
+use crate::cmd::workload::progress::ProgressLine;
 
 /// The two applications of the experiment.
 #[derive(Clone, Debug)]
@@ -45,9 +45,15 @@ impl Experiment {
         title: &str,
         line: &ProgressLine,
     ) -> Result<f64, RunError> {
-        let measured = async |writer: RunHandle| {
+        let measured = async || {
             let begin = Instant::now();
-            line.follow(sleep(time), || format!("{title}: {}", describe(&writer))).await;
+            let progress = || format!("{title}: {:.0} of {:.0} s", begin.elapsed().as_secs_f64(), time.as_secs_f64());
+            let before = meter();
+            line.follow(sleep(time), progress).await;
+            // A busy machine may need longer for the first calls, and all else is relative to this.
+            while meter() == before && begin.elapsed() < time * 20 {
+                line.follow(sleep(time), progress).await;
+            }
             Ok(begin.elapsed())
         };
         let (elapsed, bytes) = self.beside_writer(url, meter, measured).await?;
@@ -64,7 +70,7 @@ impl Experiment {
     ) -> Result<Trial, RunError> {
         // Connect before the writer starts, so that connecting is not part of the contention.
         let small = self.small.at(url).prepare().await?;
-        let (small, bytes) = self.beside_writer(url, meter, |_| run(small, title, line)).await?;
+        let (small, bytes) = self.beside_writer(url, meter, || run(small, title, line)).await?;
         Ok(Trial { writer_bytes_per_second: per_second(bytes, small.run_seconds), small })
     }
 
@@ -73,14 +79,13 @@ impl Experiment {
         &self,
         url: &str,
         meter: Meter<'_>,
-        work: impl AsyncFnOnce(RunHandle) -> Result<T, RunError>,
+        work: impl AsyncFnOnce() -> Result<T, RunError>,
     ) -> Result<(T, u64), RunError> {
         let writer = self.writer.at(url).prepare().await?;
-        let handle = writer.handle();
         let mut writer = Background(tokio::spawn(writer.execute()));
         writer.unless_failed(sleep(self.warm_up)).await?;
         let before = meter();
-        let done = writer.unless_failed(work(handle)).await??;
+        let done = writer.unless_failed(work()).await??;
         Ok((done, meter() - before))
     }
 }
