@@ -198,16 +198,26 @@ fn collected(file: &str, mut list: Vec<Problem>) -> Problems {
 
 /// `; did you mean "x"?` with the allowed name most similar to `name`, or the list of all.
 pub(crate) fn did_you_mean<'a>(name: &str, allowed: impl IntoIterator<Item = &'a str>) -> String {
+    let allowed: Vec<&str> = allowed.into_iter().collect();
+    match near(name, allowed.iter().copied()) {
+        Some(near) => format!("; did you mean {near:?}?"),
+        None if allowed.is_empty() => String::new(),
+        None => format!("; allowed are {}", some_of(&allowed)),
+    }
+}
+
+/// The allowed name of which `name` is a misspelling: one letter in four may be wrong, since a different word that looks
+/// similar, such as `local` for `global`, misleads.
+pub(crate) fn near<'a>(name: &str, allowed: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     /// Names are short; comparing a long one would only take time.
     const COMPARED: usize = 40;
-    let allowed: Vec<&str> = allowed.into_iter().collect();
-    let distance = |other: &&&str| strsim::osa_distance(&name.to_lowercase(), &other.to_lowercase());
-    let near = if name.len() > COMPARED { None } else { allowed.iter().min_by_key(distance) };
-    match near {
-        Some(near) if distance(&near) <= name.len().max(near.len()) / 3 => format!("; did you mean {near:?}?"),
-        _ if allowed.is_empty() => String::new(),
-        _ => format!("; allowed are {}", some_of(&allowed)),
-    }
+    let distance = |other: &&str| strsim::osa_distance(&name.to_lowercase(), &other.to_lowercase());
+    let near = if name.len() > COMPARED { None } else { allowed.into_iter().min_by_key(distance) };
+    near.filter(|near| match name.len().max(near.len()) {
+        // Every other name of two letters looks similar.
+        ..3 => false,
+        longest => distance(near) <= (longest / 4).max(1),
+    })
 }
 
 /// A list for a message, shortened if it is long.

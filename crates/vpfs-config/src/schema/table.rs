@@ -6,10 +6,10 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use vpfs_core::{Bytes, PolicyKind};
 
-use super::problem::{self, Context, Problems, did_you_mean};
+use super::problem::{self, Context, Problems, did_you_mean, near};
 use super::settings::{Setting, quoted, written};
 use super::tunables::{Absent, Kind, Section, Tunable};
-use super::units::{self, Rate, Size, Span, quote};
+use super::units::{self, Rate, Size, Span, decimal, quote};
 
 /// A table of a file that is read by the rows of a [`Section`]. Keys without a row have already been reported.
 ///
@@ -67,10 +67,15 @@ impl<'a> Table<'a> {
                 cx.refuse(cx.line_of(key), join(&path, key.get_ref()), message);
             }
             if section.key(key.get_ref()).is_none() {
-                let near = || did_you_mean(key.get_ref(), section.keys.iter().map(|row| row.key));
-                let meant = section.keys.iter().find(|row| row.instead_of.contains(&key.get_ref().as_ref()));
-                let meant = meant.map(|row| format!("; see {}: {}", row.key, row.doc));
-                let hint = meant.or_else(|| cx.home_of(key.get_ref())).unwrap_or_else(near);
+                let name: &str = key.get_ref();
+                let keys = || section.keys.iter().map(|row| row.key);
+                let meant = section.keys.iter().find(|row| row.instead_of.contains(&name));
+                let near = near(name, keys()).and_then(|near| section.key(near));
+                let hint = match (meant, near) {
+                    (Some(row), _) => format!("; see {}: {}", row.key, row.doc),
+                    (None, Some(row)) => format!("; did you mean {}?", row.named()),
+                    (None, None) => cx.home_of(name).unwrap_or_else(|| did_you_mean(name, keys())),
+                };
                 cx.refuse(cx.line_of(key), join(&path, key.get_ref()), format!("unknown key{hint}"));
             }
         }
@@ -80,7 +85,25 @@ impl<'a> Table<'a> {
 
     /// A table inside this one; an empty one if it is absent.
     pub fn table(&self, key: &str, section: &'static Section) -> Self {
-        Self::open(self.cx, section, self.path(key), self.value(key))
+        let value = self.value(key);
+        if let (Some(value), Some(meant)) = (value, self.list_of_such_name(key)) {
+            let message =
+                format!("found a list; did you mean {meant}? There is also {}: {}", section.header, section.doc);
+            self.cx.refuse(self.cx.line_of(value), self.path(key), message);
+            return Self::open(self.cx, section, self.path(key), None);
+        }
+        Self::open(self.cx, section, self.path(key), value)
+    }
+
+    /// The header of a list of tables whose name is nearly `key`, if the file has a list of tables there.
+    fn list_of_such_name(&self, key: &str) -> Option<&'static str> {
+        self.value(key)?.get_ref().as_array()?.iter().next()?.get_ref().as_table()?;
+        let lists = self.section.keys.iter().filter_map(|row| match row.kind {
+            Kind::List(shape) if shape.starts_with("[[") => Some((row.key, shape)),
+            _ => None,
+        });
+        let near = near(key, lists.clone().map(|(list, _)| list))?;
+        lists.into_iter().find(|(list, _)| *list == near).map(|(_, shape)| shape)
     }
 
     /// All tables of a list.
@@ -229,7 +252,11 @@ impl<'a> Table<'a> {
         let found = match self.text(key) {
             Some(text) => index(text).or_else(|| {
                 let hint = did_you_mean(text, words.iter().copied());
-                self.refuse(key, format!("unknown value {}{hint}", quote(text)));
+                // What each is for, if the reader cannot know which one is meant.
+                let is_explained = words.iter().any(|word| row.doc.contains(&format!("`{word}`")));
+                let is_meant = near(text, words.iter().copied()).is_some();
+                let doc = if is_explained && !is_meant { format!(". {}", row.doc) } else { String::new() };
+                self.refuse(key, format!("unknown value {}{hint}{doc}", quote(text)));
                 None
             }),
             None => match row.absent {
@@ -321,12 +348,56 @@ fn number_of(row: &Tunable, value: &DeValue<'_>) -> Result<u64, String> {
         (Kind::Count, DeValue::String(text)) if text.parse::<u64>().is_ok() => {
             Err(format!("is text; write {text} without quotes"))
         }
-        // The parser reports the missing unit.
-        (Kind::Size | Kind::Rate | Kind::Duration, DeValue::Integer(number)) => parse(row.kind, number.as_str()),
-        (Kind::Size | Kind::Rate | Kind::Duration, DeValue::Float(number)) => parse(row.kind, number.as_str()),
-        (Kind::Size | Kind::Rate | Kind::Duration, DeValue::String(text)) => parse(row.kind, text),
+        (Kind::Size | Kind::Rate | Kind::Duration, DeValue::Integer(number)) => with_unit(row, number.as_str()),
+        (Kind::Size | Kind::Rate | Kind::Duration, DeValue::Float(number)) => with_unit(row, number.as_str()),
+        (Kind::Size | Kind::Rate | Kind::Duration, DeValue::String(text)) => with_unit(row, text),
         (_, other) => Err(mismatch(row, other)),
     }
+}
+
+/// Reads a number with a unit. The message for one without says which unit is likely for this row.
+fn with_unit(row: &Tunable, text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let is_number = decimal(text).is_some();
+    if !is_number && text.starts_with(|c: char| c.is_ascii_digit()) {
+        return parse(row.kind, text);
+    }
+    let example = likely(row, if is_number { text } else { "10" });
+    match (is_number, example) {
+        (true, Some(example)) => Err(format!("{} has no unit; write for example {example:?}", quote(text))),
+        (false, Some(example)) => {
+            Err(format!("{} is not a number with a unit; write for example {example:?}", quote(text)))
+        }
+        _ => parse(row.kind, text),
+    }
+}
+
+/// A number with the unit that a person probably means: of those that the row allows the one nearest to its default. If
+/// it has none, a large number is one of bytes, and a small one has the unit that is written most.
+fn likely(row: &Tunable, number: &str) -> Option<String> {
+    let units: &[&str] = match row.kind {
+        Kind::Size => &["KiB", "MiB", "GiB", "TiB", "B"],
+        Kind::Rate => &["MB/s", "GB/s", "KB/s", "B/s"],
+        _ => &["ms", "s", "us", "min", "h", "d"],
+    };
+    let mut values = units.iter().filter_map(|unit| {
+        let text = format!("{number}{unit}");
+        let value = parse(row.kind, &text).and_then(|value| in_range(row, value)).ok()?;
+        // 131072 bytes are 128 KiB.
+        let text = if matches!(*unit, "B" | "B/s") { show(row.kind, value) } else { text };
+        Some((value, text))
+    });
+    let default = match row.absent {
+        Absent::Is(text) => parse(row.kind, text).ok(),
+        _ => None,
+    };
+    let factor = |value: u64, default: u64| value.max(default) / value.min(default).max(1);
+    let found = match default {
+        Some(default) => values.min_by_key(|(value, _)| factor(*value, default)),
+        None if number.len() > 4 && row.kind != Kind::Duration => values.next_back(),
+        None => values.next(),
+    };
+    found.map(|(_, text)| text)
 }
 
 /// Reads a number from the file, without its quotes.
@@ -363,6 +434,9 @@ fn range_message(row: &Tunable, found: &str) -> String {
 }
 
 fn mismatch(row: &Tunable, found: &DeValue<'_>) -> String {
+    if let (DeValue::Boolean(value), Kind::Choice(&["off", "on"])) = (found, row.kind) {
+        return format!("found {value}; write {:?}", if *value { "on" } else { "off" });
+    }
     format!("found {}; write {}", describe(found), row.kind.shape())
 }
 

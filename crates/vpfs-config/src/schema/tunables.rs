@@ -120,6 +120,14 @@ impl Tunable {
         self.policies.is_empty() || self.policies.contains(&policy)
     }
 
+    /// How it is named where it is suggested: a table by its header.
+    pub(crate) fn named(&self) -> String {
+        match self.kind {
+            Kind::List(shape) | Kind::Table(shape) if shape.starts_with('[') => shape.to_owned(),
+            _ => format!("{:?}", self.key),
+        }
+    }
+
     pub(crate) const fn at_restart(mut self) -> Self {
         self.live = false;
         self

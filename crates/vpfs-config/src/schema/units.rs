@@ -2,7 +2,8 @@
 //!
 //! Sizes are `64KiB` (1024) or `64KB` (1000), rates `100MB/s` or `800Mbit/s`, durations `250ms` or `5min`. A fraction
 //! such as `1.5GB` is valid if it is a whole number of bytes (or nanoseconds): no floating point is involved. A space
-//! before the unit is allowed. A number without a unit is refused, because tools disagree about its meaning.
+//! before the unit is allowed, and `64K` is `64KiB`, as for IOR, dd and systemd. A number without a unit is refused,
+//! because tools disagree about its meaning.
 //!
 //! `{}` prints the shortest text that reads back as the same value; `{:.1}` rounds to the given number of decimals in
 //! the largest unit that fits, for people and tables.
@@ -123,6 +124,8 @@ struct Quantity {
     example: &'static str,
     /// Units, and the divisor of a value in them.
     units: &'static [(&'static [Unit], u64)],
+    /// Other ways to write them.
+    also: &'static [Unit],
     suffix: &'static str,
     /// The probable meaning of a large number without a unit.
     meant: fn(u64) -> Option<String>,
@@ -132,25 +135,29 @@ struct Quantity {
 const SIZES: Quantity = Quantity {
     base: "bytes",
     example: "KiB",
-    units: &[(BINARY, 1), (DECIMAL, 1), (&[("kB", 1_000)], 1)],
+    units: &[(BINARY, 1), (DECIMAL, 1)],
+    also: &[
+        ("kB", 1_000),
+        ("K", 1 << 10),
+        ("k", 1 << 10),
+        ("M", 1 << 20),
+        ("m", 1 << 20),
+        ("G", 1 << 30),
+        ("g", 1 << 30),
+        ("T", 1 << 40),
+        ("t", 1 << 40),
+        ("P", 1 << 50),
+        ("p", 1 << 50),
+    ],
     suffix: "",
     meant: |bytes| Some(Size(Bytes(bytes)).to_string()),
-    hints: &[
-        ("K", "\"KiB\" (1024) or \"KB\" (1000)"),
-        ("k", "\"KiB\" (1024) or \"KB\" (1000)"),
-        ("M", "\"MiB\" (1024²) or \"MB\" (1000²)"),
-        ("G", "\"GiB\" (1024³) or \"GB\" (1000³)"),
-        ("T", "\"TiB\" (1024⁴) or \"TB\" (1000⁴)"),
-        ("KB/s", "\"KB\""),
-        ("MB/s", "\"MB\""),
-        ("MiB/s", "\"MiB\""),
-        ("GB/s", "\"GB\""),
-    ],
+    hints: &[("KB/s", "\"KB\""), ("MB/s", "\"MB\""), ("MiB/s", "\"MiB\""), ("GB/s", "\"GB\"")],
 };
 const RATES: Quantity = Quantity {
     base: "bytes per second",
     example: "MB/s",
-    units: &[(DECIMAL, 1), (BINARY, 1), (&[("kB", 1_000)], 1), (BITS, 8)],
+    units: &[(DECIMAL, 1), (BINARY, 1), (BITS, 8)],
+    also: &[("kB", 1_000)],
     suffix: "/s",
     meant: |rate| Some(Rate(rate).to_string()),
     hints: &[
@@ -167,7 +174,8 @@ const RATES: Quantity = Quantity {
 const SPANS: Quantity = Quantity {
     base: "nanoseconds",
     example: "s",
-    units: &[(SECONDS, 1), (LONG, 1), (&[("µs", 1_000)], 1)],
+    units: &[(SECONDS, 1), (LONG, 1)],
+    also: &[("µs", 1_000)],
     suffix: "",
     meant: |_| None,
     hints: &[
@@ -210,7 +218,7 @@ impl Quantity {
         let name = name.strip_suffix(self.suffix)?;
         let find =
             |&(units, divisor): &(&[Unit], u64)| units.iter().find(|unit| unit.0 == name).map(|unit| (unit.1, divisor));
-        self.units.iter().find_map(find)
+        self.units.iter().chain([&(self.also, 1)]).find_map(find)
     }
 
     fn names(&self) -> impl Iterator<Item = String> {
@@ -300,6 +308,7 @@ mod tests {
         assert_eq!(parse_size("64KiB"), Ok(Bytes(65_536)));
         assert_eq!(parse_size(" 1.5 GB "), Ok(Bytes(1_500_000_000)));
         assert_eq!(parse_size("0.1MB"), Ok(Bytes(100_000)));
+        assert_eq!(["1M", "1m", "1024K", "1024k"].map(parse_size), [const { Ok(Bytes(1 << 20)) }; 4]);
         assert_eq!(parse_rate("100MB/s"), Ok(Rate(100_000_000)));
         assert_eq!(parse_rate("800 Mbit/s"), Ok(Rate(100_000_000)));
         assert_eq!(parse_duration("250ms"), Ok(Duration::from_millis(250)));
@@ -318,7 +327,6 @@ mod tests {
         assert_eq!(rate("100000000"), r#""100000000" has no unit; write for example "100MB/s""#);
         assert_eq!(span("5000"), r#""5000" has no unit; write for example "5000s""#);
         assert_eq!(size("64mb"), r#""64mb" has an unknown unit; did you mean "MB"?"#);
-        assert_eq!(size("64K"), r#""64K" has an unknown unit; did you mean "KiB" (1024) or "KB" (1000)?"#);
         assert_eq!(size("1.0001KiB"), r#""1.0001KiB" is not a whole number of bytes"#);
         assert_eq!(size("99999PiB"), r#""99999PiB" is too large"#);
         assert_eq!(size("-1KiB"), r#""-1KiB" is not a number with a unit; write for example "64KiB""#);

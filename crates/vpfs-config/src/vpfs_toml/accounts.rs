@@ -48,7 +48,7 @@ pub(crate) fn read(table: &Table<'_>, key: &str, ids: &str) -> Vec<String> {
 }
 
 /// Directories have names of nearly any form, such as `DOMAIN\alice` and `alice@site.org`.
-fn is_name(name: &str) -> bool {
+pub(super) fn is_name(name: &str) -> bool {
     let is_wrong = |c: char| c.is_control() || matches!(c, ':' | ',' | '*' | '?');
     (1..=LENGTH_MAX).contains(&name.len())
         && name.trim() == name

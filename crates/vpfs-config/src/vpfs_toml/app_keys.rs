@@ -19,6 +19,7 @@ pub(crate) const APP: Section = Section {
             Kind::Count,
             "Its weight in its share: while both are busy, weight 4 gets twice what weight 2 gets.",
         )
+        .instead_of(&["priority"])
         .used_by(WEIGHTS)
         .default("1")
         .range("1", "1000000")
@@ -29,6 +30,7 @@ pub(crate) const APP: Section = Section {
             "Its maximum rate, **sum over all servers**, even if the storage is idle. Several processes need \
              `[peers]`; without news from the others each allows its even part.",
         )
+        .instead_of(&["limit", "max", "max_rate", "bandwidth", "rate"])
         .absent_means("no cap")
         .paper("vPFS §IV-C3"),
         Tunable::new(
@@ -126,8 +128,9 @@ pub(crate) const MATCH: Section = Section {
 };
 
 const UNCHECKED: &str = "not checked";
-const CLIENTS: Tunable =
-    Tunable::new("clients", HOSTS, "The addresses that its clients connect from.").absent_means(UNCHECKED);
+const CLIENTS: Tunable = Tunable::new("clients", HOSTS, "The addresses that its clients connect from.")
+    .instead_of(&["host", "hosts", "nodes", "addresses"])
+    .absent_means(UNCHECKED);
 const UIDS: Tunable = Tunable::new("uids", IDS, "The users it runs as, as stated by clients.").absent_means(UNCHECKED);
 const USERS: Tunable =
     Tunable::new("users", ACCOUNTS, "The same by name; with `uids`, one of both must match.").absent_means(UNCHECKED);

@@ -19,8 +19,8 @@ address = "tcp://127.0.0.1:3334"
 addresses = { s1 = "tcp://127.0.0.1:5334" }
 ```
 
-- Sizes are `64KiB` (1024) or `64KB` (1000), rates `100MB/s` or `800Mbit/s`, durations `250ms`, `30s`, `5min`, `1h`.
-  Numbers need their unit. A name has at most 64 letters, digits, `-`, `_` and `.`. Files are relative to this one.
+- Sizes are `64KiB` or `64K` (1024), or `64KB` (1000), rates `100MB/s` or `800Mbit/s`, durations `250ms`, `30s`, `5min`,
+  `1h`. Numbers need their unit. A name has at most 64 letters, digits, `-`, `_` and `.`. Files are relative to this one.
 - An unknown key is an error. All problems of a file are reported at once, each with its line.
 - A running proxy applies changes when it reads the file again, except those of keys marked *Restart*. Policies in
   parentheses are the ones that use a key.

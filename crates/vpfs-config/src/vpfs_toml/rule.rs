@@ -14,6 +14,7 @@ use super::patterns::Patterns;
 use super::program::Program;
 use crate::schema::settings::quoted;
 use crate::schema::table::Table;
+use crate::schema::units::quote;
 
 /// The maximum number of hosts in all host lists of a file together.
 pub const HOSTS_LIMIT: usize = 65_536;
@@ -300,14 +301,27 @@ fn read_operations(table: &Table<'_>) -> Vec<OpKind> {
     found.into_iter().map(|(_, op)| op).collect()
 }
 
+const IDS_EXPECTED: &str = "expects numbers from 0 to 4294967295 and ranges such as \"1000-1999\"";
+
 fn read_ids(table: &Table<'_>, key: &str) -> Ids {
     let range = |value: &DeValue<'_>| match value {
         DeValue::Integer(id) => u32::from_str_radix(id.as_str(), id.radix()).ok().map(|id| (id, id)),
         DeValue::String(text) => id_range(text),
         _ => None,
     };
-    let expected = "expects numbers from 0 to 4294967295 and ranges such as \"1000-1999\"";
-    let ids = Ids::of(table.elements(key, expected, range));
+    let names = if key == "uids" { "users" } else { "groups" };
+    let mut ids = Vec::new();
+    for value in table.list(key) {
+        match (range(value.get_ref()), value.get_ref().as_str().filter(|text| accounts::is_name(text))) {
+            (Some(range), _) => ids.push(range),
+            (None, Some(name)) => {
+                let message = format!("{} is a name; write {names} = [{}]", quote(name), quoted(name));
+                table.cx.refuse(table.cx.line_of(value), table.path(key), message);
+            }
+            (None, None) => table.cx.refuse(table.cx.line_of(value), table.path(key), IDS_EXPECTED),
+        }
+    }
+    let ids = Ids::of(ids);
     let range = |&(low, high): &(u32, u32)| if low == high { low.to_string() } else { format!("\"{low}-{high}\"") };
     table.set_list(key, &ids.0.iter().map(range).collect::<Vec<_>>(), ids.to_string());
     ids

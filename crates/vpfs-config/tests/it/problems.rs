@@ -24,11 +24,46 @@ fn assert_problem(text: &str, expected: &str) {
 fn unknown_keys_suggest_the_near_one_or_list_all() {
     assert_problem("[scheduler]\npolcy = 1", "f:10: scheduler.polcy: unknown key; did you mean \"policy\"?");
     assert_problem("[log]\nfile = 1", "f:10: log.file: unknown key; allowed are level, format");
-    assert_problem("[sheduler]", "f:9: sheduler: unknown key; did you mean \"scheduler\"?");
+    assert_problem("[sheduler]", "f:9: sheduler: unknown key; did you mean [scheduler]?");
     assert_problem(
         "[[app]]\nname = \"a\"\n\"k\\n\" = 1\nuids = 1",
         "f:11: app.a.k\\n: unknown key; allowed are name, share, weight, cap, server_cap, target_rate, server_target_rate, deadline, min_rate, server_min_rate, latency, burst, exempt, clients, uids, users and 8 more",
     );
+}
+
+/// Symptom: `sharing = "global"` suggested "local", which is the opposite; `[[apps]]` and `uids = ["alice"]` were refused
+/// without a word on `[[app]]` and `users`; `latency = "10"` suggested ten seconds.
+#[test]
+fn what_is_meant_is_said() {
+    for (text, said) in [
+        (
+            "[[apps]]\nname = \"a\"",
+            "f:9: apps: found a list; did you mean [[app]]? There is also [apps]: The treatment",
+        ),
+        ("[[servers]]", "servers: unknown key; did you mean [[server]]?"),
+        ("[[shedulers]]", "shedulers: unknown key; did you mean [scheduler]?"),
+        ("[[scheduler]]\ndepth = 1", "f:9: scheduler: found a list; write it as a table, [scheduler]"),
+        ("[app]\nname = \"a\"", "f:9: app: found one table; there may be several, so write [[app]]"),
+        ("[app]\nauto = \"uid\"", "auto: unknown key; it belongs to [apps]"),
+        (
+            "[scheduler]\nsharing = \"global\"",
+            "allowed are local, threshold, layout. Scope of the shares. `local`: each",
+        ),
+        ("[scheduler]\nmode = \"enforce\"", "allowed are manage, observe. `observe` holds nothing"),
+        ("[scheduler]\nmode = \"observ\"", "unknown value \"observ\"; did you mean \"observe\"?"),
+        ("[scheduler]\nadaptive = true", "scheduler.adaptive: found true; write \"on\""),
+        ("[scheduler]\nwindow = \"10\"", "\"10\" has no unit; write for example \"10s\""),
+        ("[limits]\nmemory = 64", "\"64\" has no unit; write for example \"64MiB\""),
+        ("[limits]\nreply_timeout = \"300\"", "\"300\" has no unit; write for example \"300s\""),
+        ("[[app]]\nname = \"a\"\nlatency = \"10\"", "\"10\" has no unit; write for example \"10ms\""),
+        ("[[app]]\nname = \"a\"\nlatency = \"low\"", "is not a number with a unit; write for example \"10ms\""),
+        ("[[app]]\nname = \"a\"\nuids = [\"alice\"]", "app.a.uids: \"alice\" is a name; write users = [\"alice\"]"),
+        ("[[app]]\nname = \"a\"\ngids = \"staff\"", "\"staff\" is a name; write groups = [\"staff\"]"),
+        ("[[app]]\nname = \"a\"\nuids = [-1]", "expects numbers from 0 to 4294967295"),
+    ] {
+        let problems = problems_of(text).join("\n");
+        assert!(problems.contains(said), "{text}: {problems}");
+    }
 }
 
 #[test]

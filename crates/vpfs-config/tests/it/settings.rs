@@ -1,4 +1,4 @@
-//! The file that `--check` prints: it reads as the one that it was made from, and has every key.
+//! The file that `--check --print` prints: it reads as the one that it was made from, and has every key.
 
 use std::io;
 use std::path::Path;

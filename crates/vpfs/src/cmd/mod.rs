@@ -1,5 +1,6 @@
 //! One file or folder for each subcommand.
 
+mod accounts;
 mod admin;
 pub(crate) mod app;
 mod asking;

@@ -24,7 +24,7 @@ pub(super) struct InteractiveArgs {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 4)]
     processes: u32,
 
-    /// Bytes of one call
+    /// Bytes of one call, such as 64K or 1M (KiB and MiB), or 1MB (1000²)
     #[arg(short, long, value_name = "SIZE", default_value = "4KiB", value_parser = parse_size)]
     transfer: Bytes,
 

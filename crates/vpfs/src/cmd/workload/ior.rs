@@ -25,11 +25,11 @@ pub(super) struct IorArgs {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 4)]
     processes: u32,
 
-    /// Bytes of one call
+    /// Bytes of one call, such as 64K or 1M (KiB and MiB), or 1MB (1000²)
     #[arg(short, long, value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
     transfer: Bytes,
 
-    /// Consecutive bytes of one process in one segment
+    /// Consecutive bytes of one process in one segment, such as 64K or 1M (KiB and MiB)
     #[arg(short, long, value_name = "SIZE", default_value = "16MiB", value_parser = parse_size)]
     block: Bytes,
 

@@ -17,6 +17,7 @@ use super::progress::{self, ProgressLine};
 use super::target::Target;
 use super::trace::Tracer;
 use super::{apart, call, explain, output, usage};
+use crate::cmd::accounts;
 use crate::exit::Exit;
 use crate::print::print;
 
@@ -43,7 +44,7 @@ pub(super) struct IsolationArgs {
     large_bind: Vec<IpAddr>,
 
     /// User in every credential of the large application [default: that of --uid]
-    #[arg(long, value_name = "N", help_heading = "Target")]
+    #[arg(long, value_name = "UID", value_parser = accounts::user, help_heading = "Target")]
     large_uid: Option<u32>,
 
     /// Processes of the small application; each has one call in flight

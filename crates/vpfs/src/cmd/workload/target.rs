@@ -10,6 +10,7 @@ use vpfs_core::Bytes;
 use vpfs_testbed::client::{ClientOptions, CreateOptions};
 use vpfs_testbed::load::run::{Connections, RunOptions, SyncMode};
 
+use crate::cmd::accounts;
 use crate::exit::Exit;
 
 #[derive(clap::Args)]
@@ -19,12 +20,12 @@ pub(super) struct Target {
     #[arg(long, value_name = "URL", help_heading = "Target")]
     pub(super) url: String,
 
-    /// User in every credential
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Target")]
+    /// User in every credential, by number or name
+    #[arg(long, value_name = "UID", default_value = "0", value_parser = accounts::user, help_heading = "Target")]
     uid: u32,
 
     /// Groups in every credential, the primary one first
-    #[arg(long = "gid", value_name = "N,...", value_delimiter = ',', default_value = "0", help_heading = "Target")]
+    #[arg(long = "gid", value_name = "GID,...", value_delimiter = ',', default_value = "0", value_parser = accounts::group, help_heading = "Target")]
     gids: Vec<u32>,
 
     /// Host name in every credential
