@@ -22,6 +22,9 @@ pub use machine::Machine;
 /// How long is waited for what takes a moment.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// The directory of a service's sockets.
+const RUNTIME: &str = "RUNTIME_DIRECTORY";
+
 /// The vpfs command that was built along with the tests.
 ///
 /// # Panics
@@ -101,8 +104,12 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts `command` with its output going to `name`.log in `dir`.
+    /// Starts `command` with its output going to `name`.log in `dir`. A proxy has its socket there, too, unless the command
+    /// or its configuration says where: those of other tests have the same names.
     pub fn start(dir: &Path, name: &str, command: &mut Command) -> Self {
+        if !command.get_envs().any(|(variable, _)| variable == RUNTIME) {
+            command.env(RUNTIME, dir);
+        }
         let log = dir.join(format!("{name}.log"));
         let out = File::options().create(true).append(true).open(&log).expect("a log file");
         let err = out.try_clone().expect("a log file");

@@ -4,7 +4,7 @@
 use std::io::Write;
 
 /// Names for `VPFS_MUST_RUN`, and what to install.
-const KNOWN: [(&str, &str); 17] = [
+const KNOWN: [(&str, &str); 18] = [
     ("orangefs", "OrangeFS 2.10"),
     ("nfs", "nfs-ganesha, nfs-ganesha-vfs, rpcbind and libnfs-utils"),
     ("ip", "iproute2"),
@@ -18,6 +18,7 @@ const KNOWN: [(&str, &str); 17] = [
     ("bindfs", "bindfs"),
     ("mergerfs", "mergerfs"),
     ("loop", "util-linux, e2fsprogs and loop devices"),
+    ("setpriv", "util-linux, and run the tests as root"),
     ("python", "python3"),
     ("jq", "jq"),
     ("deb", "dpkg, and cargo-deb with `cargo install`"),
@@ -73,7 +74,7 @@ mod tests {
 
     #[test]
     #[should_panic(
-        expected = "\"orangfs\" is none of orangefs, nfs, ip, nft, slurm, clustershell, prometheus, chromium, systemd, fuse, bindfs, mergerfs, loop, python, jq, deb, rpm"
+        expected = "\"orangfs\" is none of orangefs, nfs, ip, nft, slurm, clustershell, prometheus, chromium, systemd, fuse, bindfs, mergerfs, loop, setpriv, python, jq, deb, rpm"
     )]
     fn a_misspelt_name_is_an_error() {
         names("nft,orangfs");

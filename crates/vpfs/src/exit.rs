@@ -5,6 +5,15 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
+/// What each exit code means, for man pages.
+pub(crate) const CODES: [(u8, &str); 5] = [
+    (0, "It succeeded."),
+    (1, "The operation failed, or a check did; the message says why."),
+    (2, "The arguments or the configuration are wrong."),
+    (3, "Data that was read back differs from what was written."),
+    (4, "The configuration is valid, but host names cannot be resolved now."),
+];
+
 /// Why a subcommand failed; each kind has its own exit code.
 #[derive(Debug)]
 pub(crate) enum Exit {

@@ -4,12 +4,14 @@
 mod blocks;
 mod cmd;
 mod exit;
+mod groups;
 mod log;
 mod new_file;
 mod print;
 mod signals;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap_complete::CompleteEnv;
 
 /// I/O performance management for shared parallel storage: a proxy in front of each storage server that recognises
 /// applications and schedules their requests.
@@ -23,6 +25,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     App(cmd::app::App),
+    Completions(cmd::completions::Completions),
     Demo(cmd::demo::Demo),
     Doctor(cmd::doctor::Doctor),
     Events(cmd::events::Events),
@@ -41,6 +44,7 @@ enum Command {
     Serve(cmd::serve::Serve),
     Sim(cmd::sim::Sim),
     Slurm(cmd::slurm::Slurm),
+    Status(cmd::status::Status),
     SupportBundle(cmd::support_bundle::SupportBundle),
     Top(cmd::top::Top),
     Web(cmd::web::Web),
@@ -49,13 +53,21 @@ enum Command {
     WriteBack(cmd::write_back::WriteBackArgs),
 }
 
+/// The definition of all commands.
+fn command() -> clap::Command {
+    groups::grouped(Cli::command())
+}
+
 fn main() -> std::process::ExitCode {
-    let result = match Cli::parse().command {
+    CompleteEnv::with_factory(command).var(cmd::completions::VARIABLE).complete();
+    let cli = Cli::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
+    let result = match cli.command {
         Command::App(app) => app.run(),
+        Command::Completions(completions) => completions.run(),
         Command::Demo(demo) => demo.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Events(events) => events.run(),
-        Command::Generate(generate) => generate.run(Cli::command()),
+        Command::Generate(generate) => generate.run(command()),
         Command::History(history) => history.run(),
         Command::Init(init) => init.run(),
         Command::Layout(layout) => layout.run(),
@@ -69,6 +81,7 @@ fn main() -> std::process::ExitCode {
         Command::Serve(serve) => serve.run(),
         Command::Sim(sim) => sim.run(),
         Command::Slurm(slurm) => slurm.run(),
+        Command::Status(status) => status.run(),
         Command::SupportBundle(bundle) => bundle.run(),
         Command::Top(top) => top.run(),
         Command::Web(web) => web.run(),

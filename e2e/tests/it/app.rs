@@ -38,14 +38,14 @@ fn a_share_by_hand_outlives_the_proxy_until_its_time_is_over() {
     assert_eq!(app(dir, &set), (true, "done at s1\n".to_owned()));
     assert!(app(dir, &["set", "short", "--uid", "7", "--for", "1s"]).0);
     let (_, listed) = app(dir, &["ls"]);
-    assert!(listed.contains("admin.ior") && listed.contains("10.1.0.0/16") && listed.contains("7-9"), "{listed}");
+    assert!(listed.contains("admin:ior") && listed.contains("10.1.0.0/16") && listed.contains("7-9"), "{listed}");
     await_some(std::time::Duration::from_secs(20), || {
         let (_, listed) = app(dir, &["ls"]);
         if listed.contains("short") { Err(listed) } else { Ok(()) }
     });
 
     let (_, which) = app(dir, &["which", "--host", "10.1.7.7", "--uid", "8", "--operation", "write"]);
-    let is_told = which.starts_with("admin:ior\n  pushed in the set admin.ior: clients = ");
+    let is_told = which.starts_with("admin:ior\n  pushed: clients = ");
     assert!(is_told && which.contains("users = 7-9, weight = 4"), "{which}");
     assert!(app(dir, &["set", "ior", "--weight", "5", "--uid", "7-9", "--for", "2h"]).0);
     let events = output(Command::new(vpfs()).arg("events").arg("--config").arg(dir.join("vpfs.toml"))).stdout;
@@ -57,7 +57,7 @@ fn a_share_by_hand_outlives_the_proxy_until_its_time_is_over() {
     let _second = proxy(dir);
     await_some(std::time::Duration::from_secs(20), || {
         let (_, listed) = app(dir, &["ls"]);
-        if listed.contains("admin.ior") { Ok(()) } else { Err(listed) }
+        if listed.contains("admin:ior") { Ok(()) } else { Err(listed) }
     });
     assert_eq!(app(dir, &["rm", "ior"]), (true, "done at s1\n".to_owned()));
     assert!(app(dir, &["ls"]).1.contains("no application was pushed"));

@@ -281,6 +281,8 @@ fn a_wrong_configuration_is_refused_with_place_and_fix() {
     assert!(text.contains("vpfs.toml:") && text.contains("did you mean \"policy\""), "{text}");
     write_config(&config, 6334, 5334, "");
     let good = run(Command::new(vpfs()).args(["proxy", "--check", "--config"]).arg(&config));
+    assert_eq!(good, "the configuration is valid: 2 servers of OrangeFS, 1 listener, 0 host names\n");
+    let good = run(Command::new(vpfs()).args(["proxy", "--check", "--print", "--config"]).arg(&config));
     assert!(good.contains("\npolicy = \"isolation\"\n") && good.contains("\nconnections_per_host = 1024\n"), "{good}");
 }
 
@@ -325,7 +327,8 @@ fn an_export_is_served_configured_checked_and_loaded() {
     let said = String::from_utf8_lossy(&checked.stderr);
     assert!(checked.status.success(), "{said}");
     assert!(said.contains("answers NFSv3, the mount protocol of NFSv3"), "{said}");
-    assert!(said.contains("valid: 1 server of NFS, 1 listener"), "{said}");
+    let verdict = String::from_utf8_lossy(&checked.stdout);
+    assert!(verdict.contains("valid: 1 server of NFS, 1 listener"), "{verdict}");
     let mut command = Command::new(vpfs());
     command.args(["proxy", "--config"]).arg(&config).env("RUNTIME_DIRECTORY", dir.path());
     let mut proxy = Daemon::start(dir.path(), "proxy", &mut command);

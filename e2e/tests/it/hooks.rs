@@ -85,7 +85,7 @@ impl Site {
     /// The row of an application, as words.
     fn row(&self, app: &str) -> Vec<String> {
         let listed = self.app(&["ls", "--remote"]);
-        let row = listed.lines().find(|line| line.split_whitespace().nth(1) == Some(app)).unwrap_or_default();
+        let row = listed.lines().find(|line| line.split_whitespace().next() == Some(app)).unwrap_or_default();
         row.split_whitespace().map(str::to_owned).collect()
     }
 
@@ -128,14 +128,14 @@ fn what_differs_between_servers_is_shown() {
     assert_eq!(site.app(&["rm", "other", "--server", "s2"]), "done at s2\n");
     let listed = site.app(&["ls"]);
     let row = listed.lines().nth(1).unwrap_or_default().trim();
-    assert!(row.starts_with("admin.ior") && row.ends_with("all"), "{listed}");
+    assert!(row.starts_with("admin:ior") && row.ends_with("all"), "{listed}");
 
     // One that is away is named, and has what it had when it is back.
     site.proxies[1].kill();
     let told = set(&site, "5");
     assert!(told.contains("the proxy of s2 has ended") && told.contains("changed only at s1; try again"), "{told}");
     let listed = site.app(&["ls"]);
-    assert!(listed.contains("admin.ior") && !listed.contains("only s"), "{listed}");
+    assert!(listed.contains("admin:ior") && !listed.contains("only s"), "{listed}");
     site.proxies[1] = site.proxy("s2");
     let listed = await_some(Duration::from_secs(20), || {
         let listed = site.app(&["ls"]);
@@ -148,7 +148,7 @@ fn what_differs_between_servers_is_shown() {
     assert!(has("5", "only s1") && has("4", "only s2"), "{listed}");
     assert!(listed.contains("1 differ between servers"), "{listed}");
     let which = site.app(&["which", "--host", "127.0.0.9", "--uid", "7"]);
-    assert!(which.starts_with("admin:ior\n  pushed in the set admin.ior: users = 7"), "{which}");
+    assert!(which.starts_with("admin:ior\n  pushed: users = 7"), "{which}");
     assert!(which.contains("not climate: 127.0.0.9 is not in clients = "), "{which}");
     assert!(which.contains("servers have different pushed applications"), "{which}");
     let which = site.app(&["which", "--host", "10.1.2.3", "--uid", "7"]);
@@ -166,15 +166,15 @@ fn the_hook_of_pbs_gives_a_job_its_share_and_takes_it_back() {
     let event = |kind: &str| run(site.command("python3").arg(&hook).env("EVENT", kind));
     let told = event("1");
     assert!(told.contains("done at s1, s2") && told.ends_with("accepted\n"), "{told}");
-    let row = site.row("12.server");
+    let row = site.row("pbs:12.server");
     // With IPv6, localhost has one address more.
-    let of_job = ["pbs.12.server", "12.server", "8"];
+    let of_job = ["pbs:12.server", "8"];
     assert!(row.starts_with(&of_job.map(str::to_owned)) && row.iter().any(|cell| cell.contains("127.0.")), "{row:?}");
     assert!(row.ends_with(&["all".to_owned()]), "{row:?}");
     let which = site.app(&["which", "--host", "127.0.110.2", "--remote"]);
     assert!(which.starts_with("pbs:12.server\n"), "{which}");
     event("2");
-    assert_eq!(site.row("12.server"), Vec::<String>::new());
+    assert_eq!(site.row("pbs:12.server"), Vec::<String>::new());
     // Whatever fails, the job runs.
     std::fs::remove_file(site.path("bin/vpfs")).expect("it was there");
     let told = event("1");
@@ -191,12 +191,12 @@ fn the_prolog_of_flux_gives_a_job_its_share_and_the_epilog_takes_it_back() {
     let script = site.example("flux-prolog.sh");
     let flux = |args: &[&str]| output(site.command(&script).args(args).env("FLUX_JOB_ID", "f2Z7r"));
     assert!(flux(&[]).status.success());
-    let row = site.row("1357");
-    assert!(row.starts_with(&["flux.1357", "1357", "1"].map(str::to_owned)), "{row:?}");
+    let row = site.row("flux:1357");
+    assert!(row.starts_with(&["flux:1357", "1"].map(str::to_owned)), "{row:?}");
     let which = site.app(&["which", "--host", "127.0.110.2", "--remote"]);
     assert!(which.starts_with("flux:1357\n"), "{which}");
     assert!(flux(&["end"]).status.success());
-    assert_eq!(site.row("1357"), Vec::<String>::new());
+    assert_eq!(site.row("flux:1357"), Vec::<String>::new());
     std::fs::remove_file(site.path("bin/vpfs")).expect("it was there");
     assert!(flux(&[]).status.success(), "whatever fails, the job runs");
 }

@@ -16,6 +16,7 @@ mod journal;
 mod layout;
 mod metrics;
 mod mount;
+mod newcomer;
 mod nfs;
 mod one_process;
 mod orangefs;

@@ -193,7 +193,7 @@ fn a_profile_becomes_part_of_a_configuration() {
     assert!(file(dir.path(), "p.html").starts_with("<!DOCTYPE html>"));
     let settings = "[scheduler]\nprofile = \"profile.toml\"\n";
     std::fs::write(dir.path().join("vpfs.toml"), proxy_config(1, 3334, 5334, settings)).expect("a file");
-    let told = run(&mut command(dir.path(), &["proxy", "--config", "vpfs.toml", "--check"]));
+    let told = run(&mut command(dir.path(), &["proxy", "--config", "vpfs.toml", "--check", "--print"]));
     let depth =
         file(dir.path(), "profile.toml").lines().find_map(|line| line.strip_prefix("depth = ").map(String::from));
     let depth = depth.expect("a depth");

@@ -66,21 +66,27 @@ fn history_file(config: &Config, servers: &[ServerId]) -> Option<PathBuf> {
     StateDir::of_service().file(&format!("{name}.history.sqlite")).filter(|_| config.keeps_history)
 }
 
+/// At the first place where that is possible, which the log says.
 fn open_socket(config: &Config, servers: &[ServerId], take_over: bool) -> Option<tokio::net::UnixListener> {
-    let directory = config.peers.as_ref().map_or_else(runtime_dir::of_service, |peers| peers.sockets.clone());
-    // Nobody asked for a directory then, but the systemd unit provides one.
-    if config.peers.is_none() && !directory.exists() {
-        return None;
+    let name = &config.servers[servers.first()?.index()].name;
+    let mut failures = Vec::new();
+    for directory in runtime_dir::of(config) {
+        let path = socket::path(&directory, name);
+        match socket::bind(&path, take_over) {
+            Ok(listener) => {
+                tracing::info!(path = %path.display(), "commands such as `vpfs top` ask here");
+                return Some(listener);
+            }
+            Err(error) => failures.push(format!("{}: {error}", path.display())),
+        }
     }
-    let path = socket::path(&directory, &config.servers[servers.first()?.index()].name);
-    let failed = |error: &std::io::Error| {
-        tracing::warn!(path = %path.display(), %error, "no socket: `vpfs peers` cannot ask this proxy");
-    };
-    socket::bind(&path, take_over).inspect_err(failed).ok()
+    let reasons = failures.join("; ");
+    tracing::warn!(reasons, "no socket, so `vpfs top` and others cannot ask this proxy: {}", runtime_dir::REMEDY);
+    None
 }
 
 /// Tries until it succeeds: a predecessor closes its listener when it hands over, and whatever else is wrong may be
-/// mended at any time.
+/// fixed at any time.
 async fn listen(address: SocketAddr, what: &str) -> TcpListener {
     let mut failures = 0;
     loop {

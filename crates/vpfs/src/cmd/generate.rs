@@ -4,9 +4,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use clap_complete::Shell;
-
-use crate::exit::Exit;
+use super::completions;
+use crate::exit::{CODES, Exit};
+use crate::groups::{GROUPS, related};
 
 /// Write man pages and completions for bash, zsh and fish
 #[derive(clap::Args)]
@@ -24,18 +24,19 @@ impl Generate {
 
 fn write(directory: &Path, command: clap::Command) -> io::Result<()> {
     // `vpfs help top` would have a page of its own.
-    let mut command = command.disable_help_subcommand(true);
-    for (shell, name) in [(Shell::Bash, "bash"), (Shell::Zsh, "zsh"), (Shell::Fish, "fish")] {
-        let directory = directory.join(name);
-        fs::create_dir_all(&directory)?;
-        clap_complete::generate_to(shell, &mut command, "vpfs", directory)?;
+    let command = command.disable_help_subcommand(true);
+    for (shell, file) in [("bash", "bash/vpfs.bash"), ("zsh", "zsh/_vpfs"), ("fish", "fish/vpfs.fish")] {
+        let path = directory.join(file);
+        fs::create_dir_all(path.parent().unwrap_or(directory))?;
+        fs::write(path, completions::script(shell, "vpfs")?)?;
     }
     let directory = directory.join("man");
     fs::create_dir_all(&directory)?;
     clap_mangen::generate_to(command, &directory)?;
     for page in fs::read_dir(directory)? {
         let page = page?.path();
-        fs::write(&page, with_paths(&with_lines(&fs::read_to_string(&page)?)))?;
+        let name = page.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        fs::write(&page, with_paths(&(with_lines(&fs::read_to_string(&page)?) + &ending(&name))))?;
     }
     Ok(())
 }
@@ -60,6 +61,26 @@ fn reference(command: &clap::Command) -> String {
     text
 }
 
+/// What every page ends with.
+fn ending(page: &str) -> String {
+    let codes = CODES.iter().map(|(code, meaning)| format!(".TP\n{code}\n{meaning}\n"));
+    let command = page.strip_prefix("vpfs-").unwrap_or_default();
+    // That of `vpfs app set` is about `vpfs app`.
+    let parent = GROUPS.iter().flat_map(|(_, names)| *names).find(|name| command.starts_with(&format!("{name}-")));
+    let related: Vec<&str> = match parent {
+        Some(parent) => vec![parent],
+        None if command.is_empty() => vec!["status", "demo", "init", "proxy"],
+        None => related(command).collect(),
+    };
+    let pages = related.iter().map(|name| format!(".BR vpfs\\-{} (1),\n", name.replace('-', "\\-")));
+    let main = if command.is_empty() { "" } else { ".BR vpfs (1),\n" };
+    format!(
+        ".SH \"EXIT STATUS\"\n{}.SH \"SEE ALSO\"\n{main}{}docs/guide/README.md, docs/config.md\n",
+        codes.collect::<String>(),
+        pages.collect::<String>(),
+    )
+}
+
 /// The page with documents where packages install them.
 fn with_paths(page: &str) -> String {
     page.replace("docs/", "/usr/share/doc/vpfs/")
@@ -72,8 +93,6 @@ fn with_lines(page: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     /// The page cannot fall behind the commands.
@@ -92,7 +111,7 @@ mod tests {
     #[test]
     fn what_pages_name_is_in_the_packages() {
         let (folder, crate_) = (tempfile::tempdir().unwrap(), Path::new(env!("CARGO_MANIFEST_DIR")));
-        write(folder.path(), crate::Cli::command()).unwrap();
+        write(folder.path(), crate::command()).unwrap();
         let manifest = fs::read_to_string(crate_.join("Cargo.toml")).unwrap();
         let mut named = 0;
         for page in fs::read_dir(folder.path().join("man")).unwrap() {
@@ -107,5 +126,17 @@ mod tests {
             }
         }
         assert!(named > 5, "{named}");
+    }
+
+    #[test]
+    fn pages_say_how_commands_end_and_what_is_near() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), crate::command()).unwrap();
+        let page = |name: &str| fs::read_to_string(folder.path().join(format!("man/{name}.1"))).unwrap();
+        let why = page("vpfs-why");
+        assert!(why.contains("EXIT STATUS") && why.contains("\n.TP\n2\nThe arguments"), "{why}");
+        assert!(why.contains(".BR vpfs (1),\n") && why.contains(".BR vpfs\\-top (1),\n"), "{why}");
+        assert!(!why.contains("vpfs\\-why (1)") && page("vpfs-app-set").contains(".BR vpfs\\-app (1),"));
+        assert!(page("vpfs").contains(".BR vpfs\\-demo (1),"));
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod app;
 mod asking;
 mod check_connect;
 mod check_start;
+pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod events;
@@ -27,7 +28,9 @@ mod runtime_dir;
 pub(crate) mod serve;
 mod shares;
 pub(crate) mod sim;
+mod since;
 pub(crate) mod slurm;
+pub(crate) mod status;
 mod successor;
 pub(crate) mod support_bundle;
 mod systemd;
@@ -37,16 +40,33 @@ pub(crate) mod why;
 pub(crate) mod workload;
 pub(crate) mod write_back;
 
+use std::path::Path;
+
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ring::rand::{SecureRandom, SystemRandom};
-use vpfs_config::Protocol;
+use vpfs_config::{Config, Protocol};
 
 use crate::exit::Exit;
+
+/// The configuration of a host.
+const CONFIG: &str = "/etc/vpfs/vpfs.toml";
+
+/// What to do without one.
+const HOW_TO_CONFIGURE: &str = "name yours with --config FILE, or write one: `vpfs init --help` shows how";
 
 /// Reads `--protocol`.
 fn protocol() -> impl TypedValueParser<Value = Protocol> {
     let by_name = |name: String| if name == "nfs" { Protocol::Nfs } else { Protocol::OrangeFs };
     PossibleValuesParser::new(["orangefs", "nfs"]).map(by_name)
+}
+
+/// Reads a configuration; says what to do if there is none.
+fn load_config(path: &Path) -> Result<Config, Exit> {
+    // One that may not be looked at is there.
+    if path.try_exists().is_ok_and(|exists| !exists) {
+        return Err(Exit::Usage(format!("there is no configuration {}; {HOW_TO_CONFIGURE}", path.display())));
+    }
+    Config::load(path).map_err(|problems| Exit::Usage(format!("invalid configuration\n{problems}")))
 }
 
 /// For example `1 server`, `2 servers`.

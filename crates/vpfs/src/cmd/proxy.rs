@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use rustix::process::Pid;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use vpfs_admin::events::Events;
@@ -11,7 +12,7 @@ use vpfs_proxy::{Daemon, Environment, Offer, Resolver, StateDir, check_names};
 
 use super::successor::Starting;
 use super::write_back::Attached;
-use super::{admin, check_connect, check_start, count, reload, runtime, successor, systemd};
+use super::{admin, check_connect, check_start, count, load_config, reload, runtime, successor, systemd};
 use crate::exit::Exit;
 use crate::log::{self, LogSwitch};
 use crate::print::print;
@@ -25,25 +26,30 @@ use crate::signals::{self, Stop};
 /// (limits.drain_timeout); a second one exits at once.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
-    vpfs proxy --config vpfs.toml --check          report the problems of the file, or print all settings\n  \
+    vpfs proxy --config vpfs.toml --check          say whether the file is valid, and what is wrong\n  \
+    vpfs proxy --check --print                     and print all settings in force\n  \
     vpfs proxy --check --connect                   and ask the servers whether it agrees with them\n  \
     vpfs proxy --config vpfs.toml                  a proxy for every server in the file\n  \
     vpfs proxy --config vpfs.toml --server s1      a proxy for s1 only, on its host\n  \
     vpfs proxy --reload 4711                       let the proxy of this process id read its file again")]
 pub(crate) struct Proxy {
     /// The configuration, see docs/config.md
-    #[arg(long, value_name = "FILE", default_value = "/etc/vpfs/vpfs.toml")]
+    #[arg(long, value_name = "FILE", default_value = super::CONFIG)]
     config: PathBuf,
 
     /// A server to serve, by its name in the file; may be given several times [default: every server in the file]
-    #[arg(long = "server", value_name = "NAME")]
+    #[arg(long = "server", value_name = "NAME", add = super::completions::servers())]
     servers: Vec<String>,
 
-    /// Check the configuration, print it with all defaults, and exit: 2 if it is not valid or a proxy for these servers
+    /// Check the configuration, say the outcome in one line, and exit: 2 if it is not valid or a proxy for these servers
     /// could not start here (addresses, keys), 4 if host names can't be resolved now, with which a proxy starts
     /// nevertheless
     #[arg(long)]
     check: bool,
+
+    /// With --check, also print all settings in force, as a file
+    #[arg(long, requires = "check")]
+    print: bool,
 
     /// With --check, also ask each server for its configuration, as clients do, and compare names and addresses; and
     /// NFS servers for the versions that they speak
@@ -52,8 +58,8 @@ pub(crate) struct Proxy {
 
     /// Let the proxy with this process id read its file again, wait for it, and exit with 1 if it refuses; for the same
     /// user, as ExecReload= of the service
-    #[arg(long, value_name = "PID", conflicts_with = "check")]
-    reload: Option<u32>,
+    #[arg(long, value_name = "PID", conflicts_with = "check", value_parser = reload::process)]
+    reload: Option<Pid>,
 
     /// Take over from the process at the other end of standard input, which starts this one at SIGUSR2
     #[arg(long, hide = true)]
@@ -85,6 +91,9 @@ impl Proxy {
         }
         if self.check {
             return runtime.block_on(async {
+                if self.print {
+                    print(config.to_toml().trim_end())?;
+                }
                 let checked = check(&config, &servers, !self.servers.is_empty()).await;
                 if self.connect {
                     check_connect::run(&config, &servers).await?;
@@ -101,7 +110,7 @@ impl Proxy {
     }
 
     fn load(&self) -> Result<Config, Exit> {
-        Config::load(&self.config).map_err(|problems| Exit::Usage(format!("invalid configuration\n{problems}")))
+        load_config(&self.config)
     }
 
     fn chosen(&self, config: &Config) -> Result<Vec<ServerId>, Exit> {
@@ -258,7 +267,6 @@ fn handled<T>(result: std::io::Result<T>) -> Result<T, Exit> {
 }
 
 async fn check(config: &Config, servers: &[ServerId], are_chosen: bool) -> Result<(), Exit> {
-    print(config.to_toml().trim_end())?;
     if !config.warnings.list.is_empty() {
         eprintln!("warnings:\n{}", config.warnings);
     }
@@ -272,8 +280,7 @@ async fn check(config: &Config, servers: &[ServerId], are_chosen: bool) -> Resul
     let parts = parts.map(|(number, what)| count(number, what)).join(", ");
     let parts = format!("{}, {parts}", servers_of_protocols(config));
     if missing.is_empty() {
-        eprintln!("the configuration is valid: {parts}");
-        return Ok(());
+        return print(format_args!("the configuration is valid: {parts}"));
     }
     for line in missing {
         eprintln!("warning: {line}");

@@ -1,7 +1,7 @@
 //! A reload whose outcome whoever asks for it learns, which no signal and no version of systemd tells.
 //!
-//! The one who asks listens at a socket in the service's runtime directory, and sends SIGHUP; after each reload a proxy
-//! sends the outcome to the socket with its process id, if there is one.
+//! The one who asks listens at a socket where proxies have theirs, and sends SIGHUP; after each reload a proxy sends the
+//! outcome to the socket with its process id, if there is one.
 
 use std::fs;
 use std::io;
@@ -28,33 +28,77 @@ const LONGEST: usize = 32 << 10;
 /// The outcome: what has changed, or why nothing has.
 type Outcome = Result<String, String>;
 
-fn path(pid: u32) -> PathBuf {
-    runtime_dir::of_service().join(format!("reload-{pid}.sock"))
+fn paths(pid: u32) -> impl Iterator<Item = PathBuf> {
+    runtime_dir::all().into_iter().map(move |directory| directory.join(format!("reload-{pid}.sock")))
+}
+
+/// What a process id is for; `-1` and the like have another meaning for the system.
+pub(super) fn process(text: &str) -> Result<Pid, String> {
+    let pid = text.parse::<i32>().ok().filter(|pid| *pid > 0).and_then(Pid::from_raw);
+    pid.ok_or_else(|| "a process id is a positive number, such as that in the log or of `pgrep vpfs`".to_owned())
+}
+
+/// Whether a process reloads at SIGHUP, as proxies and mounts do; most others end.
+fn is_ours(pid: Pid) -> bool {
+    let arguments = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
+    let program = fs::read_link(format!("/proc/{}/exe", pid.as_raw_nonzero())).unwrap_or_default();
+    let command = arguments.split(|byte| *byte == 0).nth(1);
+    // An upgrade removes the file of the program that runs.
+    let is_vpfs = program.file_name().is_some_and(|name| name.to_string_lossy().starts_with("vpfs"));
+    is_vpfs && command.is_some_and(|command| command == b"proxy" || command == b"mount")
+}
+
+/// Those that may be meant instead.
+fn all_of_ours() -> String {
+    let processes =
+        fs::read_dir("/proc").into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let pids: Vec<String> = processes.filter(|name| process(name).is_ok_and(is_ours)).collect();
+    match pids.is_empty() {
+        true => "no proxy runs here that you may see".to_owned(),
+        false => format!("the proxies here that you may see are {}", pids.join(", ")),
+    }
 }
 
 /// Lets the proxy with this process id reload, and waits for the outcome.
-pub(crate) fn ask(pid: u32) -> Result<(), Exit> {
-    let path = path(pid);
-    let outcome = reload(pid, &path);
-    // Without it nobody waits any more.
-    let _ = fs::remove_file(&path);
+pub(crate) fn ask(pid: Pid) -> Result<(), Exit> {
+    let number = pid.as_raw_nonzero();
+    if !is_ours(pid) {
+        return Err(Exit::Usage(format!("process {number} is no vpfs proxy; {}", all_of_ours())));
+    }
+    let paths: Vec<PathBuf> = paths(number.get().cast_unsigned()).collect();
+    // In the directory where the proxy has its own, if that may be written to.
+    let mut outcome = Err(io::ErrorKind::NotFound.into());
+    for path in &paths {
+        match listen(path) {
+            Ok(socket) => {
+                outcome = reload(pid, &socket);
+                // Without it nobody waits any more.
+                let _ = fs::remove_file(path);
+                break;
+            }
+            Err(error) => outcome = Err(error),
+        }
+    }
     match outcome {
         Ok(Ok(what)) => print(format_args!("reloaded: {what}")),
         Ok(Err(reason)) => Err(Exit::Failed(format!("reload rejected; the old configuration stays active\n{reason}"))),
         Err(error) => {
+            let places = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" or ");
             let instead = "send it SIGHUP instead, and look at its log";
-            Err(Exit::Failed(format!("cannot ask process {pid} by {}: {error}; {instead}", path.display())))
+            Err(Exit::Failed(format!("cannot ask process {number} by {places}: {error}; {instead}")))
         }
     }
 }
 
-fn reload(pid: u32, path: &Path) -> io::Result<Outcome> {
-    let process = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
+fn listen(path: &Path) -> io::Result<UnixDatagram> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let socket = UnixDatagram::bind(path)?;
+    UnixDatagram::bind(path)
+}
+
+fn reload(process: Pid, socket: &UnixDatagram) -> io::Result<Outcome> {
     socket.set_read_timeout(Some(PATIENCE))?;
     kill_process(process, Signal::HUP)?;
     let mut bytes = vec![0; LONGEST * 8];
@@ -80,7 +124,7 @@ pub(super) async fn run(daemon: &mut Daemon, file: &Path, log: &LogSwitch) {
         Err(reason) => tracing::error!(%reason, "reload rejected; the old configuration stays active"),
     }
     systemd::reloaded(&outcome);
-    send(&outcome, &path(std::process::id()));
+    paths(std::process::id()).for_each(|path| send(&outcome, &path));
 }
 
 async fn reread(daemon: &mut Daemon, file: &Path) -> Outcome {
@@ -123,10 +167,15 @@ mod tests {
         }
     }
 
+    /// Symptom: `--reload 1` sent SIGHUP to the first process of the host, and `--reload 0` to a group of them.
     #[test]
-    fn a_process_that_does_not_exist_is_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let error = reload(i32::MAX as u32, &folder.path().join("socket")).unwrap_err();
-        assert_eq!(error.raw_os_error(), Some(3), "no such process: {error}");
+    fn only_a_proxy_is_sent_a_signal() {
+        for text in ["0", "-1", "99999999999", "x"] {
+            assert!(process(text).is_err(), "{text}");
+        }
+        for pid in [1, i32::MAX] {
+            let Err(Exit::Usage(problem)) = ask(process(&pid.to_string()).unwrap()) else { panic!("it is no proxy") };
+            assert!(problem.starts_with(&format!("process {pid} is no vpfs proxy; ")), "{problem}");
+        }
     }
 }

@@ -24,7 +24,13 @@ use crate::signals::Stop;
 #[command(after_help = "Examples:\n  \
     vpfs serve                                    four servers in memory at 127.0.0.1:6334 to 6337\n  \
     vpfs serve --device hdd --servers 2           two servers, each as slow as a disk\n  \
-    vpfs serve --protocol nfs --device hdd        a server of NFSv3 and its mount protocol at 127.0.0.1:2049")]
+    vpfs serve --protocol nfs --device hdd        a server of NFSv3 and its mount protocol at 127.0.0.1:2049\n\n\
+    A tour in five commands and two minutes, each that goes on in a terminal of its own:\n  \
+    vpfs serve --protocol nfs --device hdd\n  \
+    vpfs init --nfs 'nfs://127.0.0.1/pfs?mountport=2049' --output .\n  \
+    vpfs proxy --config vpfs.toml\n  \
+    vpfs workload isolation --uid 1000 --large-uid 1001 --url 'nfs://127.0.0.1:12049/pfs?mountport=12049'\n  \
+    vpfs top --config vpfs.toml                   after a minute both run; `vpfs why uid:1000` says more")]
 pub(crate) struct Serve {
     /// What the servers speak
     #[arg(long, value_name = "NAME", default_value = "orangefs", value_parser = super::protocol())]

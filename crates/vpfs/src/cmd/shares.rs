@@ -8,7 +8,7 @@ use vpfs_config::Config;
 use vpfs_core::ServerId;
 use vpfs_proxy::{Daemon, Environment, Resolver, StateDir, Turns};
 
-use super::{admin, reload};
+use super::{admin, load_config, reload};
 use crate::exit::Exit;
 use crate::log::LogSwitch;
 
@@ -20,7 +20,7 @@ pub(super) struct Shares {
 
 /// Reads a file, and chooses the mount that this host or `name` is.
 pub(super) fn load(path: &Path, name: Option<&str>) -> Result<(Config, ServerId), Exit> {
-    let config = Config::load(path).map_err(|problems| Exit::Usage(format!("invalid configuration\n{problems}")))?;
+    let config = load_config(path)?;
     let path = path.display();
     if !config.servers.iter().all(vpfs_config::Server::is_mount) {
         let message = format!("{path} is for proxies; a mount needs a [[server]] with address = \"mount://HOST\"");

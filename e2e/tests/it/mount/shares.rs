@@ -46,7 +46,7 @@ fn waiting_requests_block_no_others() {
     fs::write(overlay.path("vpfs.toml"), SHARES).expect("a file");
     let slow = for_all_users(&overlay, "src/slow");
     let checked = output(&mut overlay.command(&["proxy", "--config", "vpfs.toml", "--check", "--connect"]));
-    assert!(String::from_utf8_lossy(&checked.stderr).contains("valid: 1 mount,"), "{checked:?}");
+    assert!(String::from_utf8_lossy(&checked.stdout).contains("valid: 1 mount,"), "{checked:?}");
     assert!(checked.status.success());
     overlay.mount(&["--config", "vpfs.toml"]);
     // More requests than there are threads, or places in the kernel's queue.

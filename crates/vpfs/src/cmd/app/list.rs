@@ -6,8 +6,9 @@ use std::time::Duration;
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use vpfs_admin::PushedSets;
-use vpfs_config::sets::{AppText, IdText};
+use vpfs_config::sets::{AppText, IdText, SetName};
 
+use super::of_several;
 use crate::cmd::asking::Asking;
 use crate::cmd::runtime;
 use crate::exit::Exit;
@@ -46,11 +47,11 @@ struct Seen<'a> {
 
 /// A row for each application; several where servers have different ones of the same name.
 fn text(told: &[PushedSets]) -> String {
-    let mut apps = BTreeMap::<(&str, &str), Vec<Seen<'_>>>::new();
+    let mut apps = BTreeMap::<(&SetName, &str), Vec<Seen<'_>>>::new();
     for (place, pushed) in told.iter().enumerate() {
         for set in &pushed.sets {
             for app in &set.text.apps {
-                let seen = apps.entry((set.set.as_str(), &app.name)).or_default();
+                let seen = apps.entry((&set.set, &app.name)).or_default();
                 match seen.iter_mut().find(|seen| seen.app == app) {
                     Some(seen) => {
                         seen.left_seconds = seen.left_seconds.min(set.left_seconds);
@@ -67,7 +68,7 @@ fn text(told: &[PushedSets]) -> String {
     let mut table = Table::new();
     table
         .load_style(NOTHING)
-        .set_header(["set", "app", "share", "weight", "cap", "clients", "users", "left", "servers"]);
+        .set_header(["app", "set", "share", "weight", "cap", "clients", "users", "left", "servers"]);
     let mut differ = 0;
     for ((set, name), seen) in apps {
         // The jobs of a mount are those of its host.
@@ -83,11 +84,11 @@ fn text(told: &[PushedSets]) -> String {
     }
 }
 
-fn row(set: &str, name: &str, Seen { app, left_seconds, at }: &Seen<'_>, told: &[PushedSets]) -> [String; 9] {
+fn row(set: &SetName, name: &str, Seen { app, left_seconds, at }: &Seen<'_>, told: &[PushedSets]) -> [String; 9] {
     let servers: Vec<&str> = at.iter().flat_map(|place| told[*place].servers.iter().map(String::as_str)).collect();
     [
-        set.to_owned(),
-        name.to_owned(),
+        format!("{}:{name}", set.owner()),
+        of_several(set, name).unwrap_or_default().to_owned(),
         app.share.clone().unwrap_or_default(),
         app.weight.unwrap_or(1).to_string(),
         app.cap.clone().unwrap_or_default(),
@@ -122,7 +123,7 @@ pub(in super::super) fn some(all: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use vpfs_admin::PushedSet;
-    use vpfs_config::sets::{SetName, SetText};
+    use vpfs_config::sets::SetText;
 
     use super::*;
 
@@ -147,6 +148,10 @@ mod tests {
         assert_eq!(differ.lines().count(), 5, "{differ}");
         assert!(differ.contains("only s1") && differ.contains("only s2"), "{differ}");
         assert!(differ.contains("2 differ"), "{differ}");
+        assert!(same.contains("slurm:1 ") && same.contains(" slurm "), "the name that all commands use: {same}");
+        let mut own = told("s1", 90.0, &[("ior", 1)]);
+        own.sets[0].set = SetName::parse("admin.ior").unwrap();
+        assert!(text(&[own.clone()]).contains("admin:ior ") && !text(&[own]).contains("admin.ior"));
         assert_eq!(text(&[]), "no application was pushed");
         let job = |server: &str, weight| {
             let mut told = told(server, 90.0, &[("7", weight)]);

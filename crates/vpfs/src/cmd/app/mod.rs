@@ -47,6 +47,7 @@ enum Command {
 #[derive(clap::Args)]
 struct Rm {
     /// Its name, as given to `vpfs app set`; with --set, that of a whole set as `vpfs app ls` shows it
+    #[arg(add = super::completions::apps())]
     name: String,
 
     /// Remove the whole set of this name, whoever pushed it
@@ -60,11 +61,25 @@ struct Rm {
     asking: Asking,
 }
 
+/// The name of a set, if it says more than that of the application: a set of one has that of its owner and of it.
+fn of_several<'a>(set: &'a SetName, app: &str) -> Option<&'a str> {
+    let is_own = set.as_str().split_once('.') == Some((set.owner(), app));
+    (!is_own).then(|| set.as_str())
+}
+
+/// The owner whose name need not be written.
+const ADMIN: &str = "admin";
+
+/// What all but its owner call an application that `vpfs app set` made under this name; `None` if it names its owner.
+pub(super) fn of_admin(app: &str) -> Option<String> {
+    (!app.contains(':')).then(|| format!("{ADMIN}:{app}"))
+}
+
 /// In whose name something is changed.
 #[derive(clap::Args)]
 struct Owner {
     /// The owner, for which the configuration has an `[[owner]]`
-    #[arg(long, value_name = "NAME", default_value = "admin")]
+    #[arg(long, value_name = "NAME", default_value = ADMIN)]
     owner: String,
 
     /// The file with the owner's token [default: none, for root on a proxy's own host]
@@ -75,7 +90,16 @@ struct Owner {
 impl Owner {
     /// The set that consists of the application of this name, so that setting one leaves all others alone.
     fn set_of(&self, app: &str) -> Result<SetName, Exit> {
-        SetName::parse(&format!("{}.{app}", self.owner)).map_err(Exit::Usage)
+        SetName::parse(&format!("{}.{}", self.owner, self.own(app)?)).map_err(Exit::Usage)
+    }
+
+    /// What the owner calls an application; everybody else calls it `OWNER:NAME`.
+    fn own<'a>(&self, app: &'a str) -> Result<&'a str, Exit> {
+        match app.split_once(':') {
+            None => Ok(app),
+            Some((owner, name)) if owner == self.owner => Ok(name),
+            Some((owner, _)) => Err(Exit::Usage(format!("{app} belongs to {owner}; add --owner {owner}"))),
+        }
     }
 
     /// Pushes a set, or removes it, and says where that failed.

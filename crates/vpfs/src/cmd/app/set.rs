@@ -9,6 +9,7 @@ use vpfs_config::units::{Rate, Span, parse_duration, parse_rate};
 use vpfs_config::{HOSTS_LIMIT, HostList};
 
 use super::Owner;
+use crate::cmd::accounts;
 use crate::cmd::asking::Asking;
 use crate::cmd::asking::changing::version_now;
 use crate::exit::Exit;
@@ -16,11 +17,11 @@ use crate::exit::Exit;
 /// Give clients a share, or change the one that this command gave
 #[derive(clap::Args)]
 pub(super) struct Set {
-    /// A name of letters, digits, "-", "_" and "."
+    /// A name of letters, digits, "-", "_" and "."; everywhere else it is OWNER:NAME, such as admin:ior
     name: String,
 
     /// The weight, relative to other applications
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     weight: u32,
 
     /// The place among the shares, for example physics/alice
@@ -35,13 +36,13 @@ pub(super) struct Set {
     #[arg(long, value_name = "HOSTS")]
     clients: Vec<String>,
 
-    /// A user, or a range such as 1000-1999; may be given several times
-    #[arg(long = "uid", value_name = "UID")]
-    uids: Vec<String>,
+    /// A user by number or name, or a range such as 1000-1999; may be given several times
+    #[arg(long = "uid", value_name = "UID", value_parser = |text: &str| ids(text, accounts::user))]
+    uids: Vec<IdText>,
 
-    /// A group, or a range; may be given several times
-    #[arg(long = "gid", value_name = "GID")]
-    gids: Vec<String>,
+    /// A group by number or name, or a range; may be given several times
+    #[arg(long = "gid", value_name = "GID", value_parser = |text: &str| ids(text, accounts::group))]
+    gids: Vec<IdText>,
 
     /// For how long, for example 2h
     #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
@@ -59,27 +60,36 @@ impl Set {
         if self.clients.is_empty() && self.uids.is_empty() && self.gids.is_empty() {
             return Err(Exit::Usage("give --clients, --uid or --gid: nobody would belong to it".to_owned()));
         }
-        let ids = |texts: &[String]| texts.iter().map(|text| id(text)).collect();
         let app = AppText {
-            name: self.name.clone(),
+            name: self.owner.own(&self.name)?.to_owned(),
             share: self.share.clone(),
             weight: Some(self.weight),
             cap: self.cap.map(|cap| cap.to_string()),
             clients: addresses(&self.clients)?,
-            uids: ids(&self.uids),
-            gids: ids(&self.gids),
+            uids: self.uids.clone(),
+            gids: self.gids.clone(),
             ..AppText::default()
         };
         let text = SetText { version: version_now(), ttl: Span(self.time).to_string(), apps: vec![app] };
         // Here, so that a mistake is told once and not by each server.
-        let set = sets::Set::check(text).map_err(Exit::Usage)?;
+        let set = sets::Set::check(text).map_err(|problem| Exit::Usage(of_argument(&problem)))?;
         let json = serde_json::to_vec(&set.text).map_err(|error| Exit::Failed(error.to_string()))?;
         self.owner.change(&self.asking, self.owner.set_of(&self.name)?, Some(json))
     }
 }
 
-fn id(text: &str) -> IdText {
-    text.parse().map_or_else(|_| IdText::Range(text.to_owned()), IdText::One)
+/// A problem of a set, at the argument that it is from.
+fn of_argument(problem: &str) -> String {
+    match problem.split_once("): ") {
+        Some((place, rest)) if place.starts_with("apps[0]") => format!("--{rest}"),
+        _ => problem.replacen("ttl: ", "--for: ", 1),
+    }
+}
+
+/// One by number or name, or a range.
+fn ids(text: &str, one: fn(&str) -> Result<u32, String>) -> Result<IdText, String> {
+    let is_range = text.contains('-') && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+    if is_range { Ok(IdText::Range(text.to_owned())) } else { one(text).map(IdText::One) }
 }
 
 /// All addresses of host lists; looks names up.
@@ -103,5 +113,27 @@ fn look_up(name: &str) -> Result<Vec<IpAddr>, Exit> {
     match (name, 0).to_socket_addrs() {
         Ok(addresses) => Ok(addresses.map(|address| address.ip().to_canonical()).collect()),
         Err(error) => Err(Exit::Failed(format!("{name} can't be resolved: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn problems_are_those_of_the_arguments() {
+        let app = |share: &str| AppText {
+            name: "ior".into(),
+            share: Some(share.into()),
+            uids: vec![ids("1000-1999", accounts::user).unwrap(), ids("root", accounts::user).unwrap()],
+            ..AppText::default()
+        };
+        let problem = |ttl: &str, share: &str| {
+            let text = SetText { version: 1, ttl: ttl.into(), apps: vec![app(share)] };
+            of_argument(&sets::Set::check(text).unwrap_err())
+        };
+        assert!(problem("2h", "a//b").starts_with("--share: "), "{}", problem("2h", "a//b"));
+        assert!(problem("60d", "a").starts_with("--for: "), "{}", problem("60d", "a"));
+        assert!(ids("no-user-of-this-name", accounts::user).is_err());
     }
 }

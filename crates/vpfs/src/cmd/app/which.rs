@@ -11,7 +11,8 @@ use vpfs_config::{Account, Client, Config, Identity, PushedApps, Rule};
 use vpfs_core::{OpKind, Time};
 use vpfs_proxy::account_id;
 
-use super::{some, users};
+use super::{of_several, some, users};
+use crate::cmd::accounts;
 use crate::cmd::asking::Asking;
 use crate::cmd::names::Names;
 use crate::cmd::runtime;
@@ -34,21 +35,13 @@ pub(super) struct Which {
     #[arg(long)]
     host: String,
 
-    /// The user that it states [default: none, as at the start of a connection]
-    #[arg(long)]
+    /// The user that it states, by number or name [default: none, as at the start of a connection]
+    #[arg(long, visible_alias = "user", value_parser = accounts::user)]
     uid: Option<u32>,
 
-    /// The same by name
-    #[arg(long, value_name = "NAME", conflicts_with = "uid")]
-    user: Option<String>,
-
-    /// A group that it states; may be given several times
-    #[arg(long = "gid", value_name = "GID")]
+    /// A group that it states, by number or name; may be given several times
+    #[arg(long = "gid", value_name = "GID", visible_alias = "group", value_parser = accounts::group)]
     gids: Vec<u32>,
-
-    /// The same by name
-    #[arg(long = "group", value_name = "NAME")]
-    groups: Vec<String>,
 
     /// The name that its host states for itself, with NFS
     #[arg(long, default_value = "", hide_default_value = true)]
@@ -122,16 +115,13 @@ impl Which {
     pub(crate) fn run(&self) -> Result<(), Exit> {
         let config = self.asking.config()?;
         let listener = self.listener(&config)?;
-        let user = self.user.iter().map(|name| id(&Account::User(name.clone()))).next().transpose()?;
-        let groups: Result<Vec<u32>, Exit> = self.groups.iter().map(|name| id(&Account::Group(name.clone()))).collect();
-        let gids = [self.gids.clone(), groups?].concat();
         let known = self.look_up(&config)?;
         let addresses = known.hosts(&self.host);
         if addresses.is_empty() {
             return Err(Exit::Failed(format!("{} can't be resolved; give its address instead", self.host)));
         }
         let pushed = self.pushed(&config)?;
-        let (uid, gids, machine) = (self.uid.or(user), &gids[..], &self.machine[..]);
+        let (uid, gids, machine) = (self.uid, &self.gids[..], &self.machine[..]);
         let op = match self.operation {
             Operation::Read => OpKind::Read,
             Operation::Write => OpKind::Write,
@@ -176,15 +166,6 @@ impl Which {
         };
         let found = listeners.position(|listener| listener.ports().contains(&port));
         found.ok_or_else(|| Exit::Usage(format!("no [[listener]] has port {port}")))
-    }
-}
-
-/// The id of a user or group that was given by name.
-fn id(account: &Account) -> Result<u32, Exit> {
-    match account_id(account) {
-        Ok(Some(id)) => Ok(id),
-        Ok(None) => Err(Exit::Usage(format!("there is no {account} on this host; give its number instead"))),
-        Err(error) => Err(Exit::Failed(format!("cannot look up {account}: {error}"))),
     }
 }
 
@@ -244,7 +225,8 @@ fn of_pushed(set: &PushedSet, app: &AppText) -> String {
     let share = app.share.as_ref().map(|share| format!("share = {share}"));
     let weight = Some(format!("weight = {}", app.weight.unwrap_or(1)));
     let parts = [listed("clients", &app.clients), listed("users", &users(app)), share, weight];
-    format!("pushed in the set {}: {}", set.set, parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
+    let of_set = of_several(&set.set, &app.name).map(|name| format!(" in the set {name}")).unwrap_or_default();
+    format!("pushed{of_set}: {}", parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
 /// These keys of a rule's table, as they are in the file.

@@ -6,13 +6,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use vpfs_admin::{Change, Failure, change, change_by, socket};
+use vpfs_admin::{Change, Failure, change_by};
 use vpfs_config::{Config, read_text};
 use vpfs_core::ServerId;
 use vpfs_proxy::connect_to_ask;
 
-use super::Asking;
-use super::silence::{Silence, understood, unreachable, without_answer};
+use super::silence::{Silence, connect, understood, unreachable, without_answer};
+use super::{Asking, sockets};
 use crate::exit::Exit;
 
 /// What became of a change at the proxies of a configuration.
@@ -47,7 +47,7 @@ pub(in super::super) async fn change_one(
     to: &Change,
 ) -> Result<(), NotChanged> {
     let result = match config.peers.as_ref().filter(|_| remote) {
-        None => change(&socket::path(config.sockets(), &config.servers[server.index()].name), to).await,
+        None => change_by(connect(&sockets(config, &config.servers[server.index()].name)).await?, to).await,
         Some(peers) => {
             let (host, port) = &peers.addresses[server.index()];
             let place = format!("{host}:{port}");

@@ -17,6 +17,7 @@ use vpfs_config::{Config, Server};
 use vpfs_core::ServerId;
 use vpfs_proxy::PeersReport;
 
+use super::{load_config, runtime_dir};
 use crate::exit::Exit;
 use silence::{Silence, ask, ask_remote};
 
@@ -24,11 +25,11 @@ use silence::{Silence, ask, ask_remote};
 #[derive(clap::Args)]
 pub(crate) struct Asking {
     /// The configuration, see docs/config.md
-    #[arg(long, value_name = "FILE", default_value = "/etc/vpfs/vpfs.toml")]
+    #[arg(long, value_name = "FILE", default_value = super::CONFIG)]
     config: PathBuf,
 
     /// Only the proxy of this server, by its name in the file; may be given several times [default: all that run here]
-    #[arg(long = "server", value_name = "NAME")]
+    #[arg(long = "server", value_name = "NAME", add = super::completions::servers())]
     servers: Vec<String>,
 
     /// Ask the proxies of all hosts at their addresses in `[peers]`, with its key or certificate, instead of those of
@@ -83,6 +84,11 @@ impl Answer for Status {
     }
 }
 
+/// The paths that the socket of the proxy of a server may have.
+pub(super) fn sockets(config: &Config, server: &str) -> Vec<PathBuf> {
+    runtime_dir::of(config).iter().map(|directory| socket::path(directory, server)).collect()
+}
+
 /// What proxies say, and why others that should do not.
 #[derive(Debug)]
 pub(super) struct Answers<A> {
@@ -104,9 +110,14 @@ impl Asking {
         Self { config, servers, remote }
     }
 
+    /// The name of its file.
+    pub(super) fn file(&self) -> String {
+        self.config.display().to_string()
+    }
+
     /// The configuration.
     pub(super) fn config(&self) -> Result<Config, Exit> {
-        Config::load(&self.config).map_err(|problems| Exit::Usage(format!("invalid configuration\n{problems}")))
+        load_config(&self.config)
     }
 
     /// Whether this server was asked for.
@@ -191,7 +202,7 @@ impl Asking {
         let answer = async {
             match &config.peers {
                 Some(peers) if self.remote => ask_remote(peers, *id, route).await,
-                _ => ask(&socket::path(config.sockets(), &server.name), route).await,
+                _ => ask(&sockets(config, &server.name), route).await,
             }
         };
         let answer = tokio::time::timeout(A::PATIENCE, answer).await;
@@ -206,27 +217,23 @@ impl Asking {
             return Exit::Failed(text);
         }
         text += " on this host";
-        let directory = config.sockets();
         for (server, silence) in silent {
-            text += &format!("\n  the proxy of {server} {silence} ({})", socket::path(directory, server).display());
+            let sockets = sockets(config, server);
+            let path = sockets.iter().find(|path| path.exists()).unwrap_or(&sockets[0]);
+            text += &format!("\n  the proxy of {server} {silence} ({})", path.display());
         }
         if !here.is_empty() {
             text += &format!("\n  the proxies here are those of {}", here.join(", "));
         } else if silent.is_empty() {
-            text += &match directory.exists() {
-                true => format!("\n  {} has no socket of its servers", directory.display()),
-                false => format!("\n  there is no directory {}, where their sockets would be", directory.display()),
-            };
-            text += match config.peers {
-                Some(_) => {
-                    ": either none runs, or it was started with another peers.sockets, or as a user who may not write \
-                     there, which its log says"
-                }
-                None => {
-                    ": either none runs, or that directory was not there at its start (the systemd unit creates it, or \
-                     set `sockets` in a [peers] table)"
-                }
-            };
+            let directories = runtime_dir::of(config);
+            let directories = directories.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
+            text += &format!(
+                "\n  no socket of its servers is in {}\n  \
+                 either no proxy runs here (vpfs proxy --config {} starts one), or its log says at the start where its socket \
+                 is: with another configuration, or in XDG_RUNTIME_DIR of another user",
+                directories.join(" or "),
+                self.config.display(),
+            );
         }
         Exit::Failed(text)
     }
@@ -298,9 +305,8 @@ pub(super) mod tests {
                 other => panic!("{other:?}"),
             }
         };
-        assert!(why(&[]).contains("there is no directory"), "{}", why(&[]));
+        assert!(why(&[]).contains("vpfs proxy --config") && why(&[]).contains("/sockets\n"), "{}", why(&[]));
         fs::create_dir(folder.path().join("sockets")).unwrap();
-        assert!(why(&[]).contains("has no socket"), "{}", why(&[]));
         drop(UnixListener::bind(folder.path().join("sockets/s1.sock")).unwrap());
         assert!(why(&["s1"]).contains("the proxy of s1 has ended"), "{}", why(&["s1"]));
         assert!(why(&["s2"]).contains("s2"), "no such server: {}", why(&["s2"]));

@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-use vpfs_admin::{Failure, get, get_by};
+use tokio::net::UnixStream;
+use vpfs_admin::{Failure, get_by};
 use vpfs_config::Peers;
 use vpfs_core::ServerId;
 use vpfs_proxy::connect_to_ask;
@@ -25,15 +26,40 @@ pub(in super::super) enum Silence {
 }
 
 impl Silence {
+    /// Why nobody could be connected to at a socket.
+    fn of(error: &std::io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::NotFound | ErrorKind::NotADirectory => Self::Absent,
+            // A proxy leaves its socket behind.
+            ErrorKind::ConnectionRefused => Self::Ended,
+            ErrorKind::PermissionDenied => Self::Denied,
+            _ => Self::Unclear(format!("cannot be asked: {error}")),
+        }
+    }
+
     /// It may hang, or be stopped.
     pub(super) fn late(patience: Duration) -> Self {
         Self::Unclear(format!("does not answer within {patience:?}"))
     }
 }
 
-/// The answer to `route` of the proxy whose socket is at `path`.
-pub(super) async fn ask<T: DeserializeOwned>(path: &Path, route: &str) -> Result<T, Silence> {
-    understood(get(path, route).await)
+/// A connection to the first of these sockets at which a proxy listens; if there is none, why not at the first one that
+/// is there.
+pub(in super::super) async fn connect(sockets: &[PathBuf]) -> Result<UnixStream, Silence> {
+    let mut why = Silence::Absent;
+    for path in sockets {
+        match UnixStream::connect(path).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) if matches!(why, Silence::Absent) => why = Silence::of(&error),
+            Err(_) => {}
+        }
+    }
+    Err(why)
+}
+
+/// The answer to `route` of the proxy that has one of these sockets.
+pub(super) async fn ask<T: DeserializeOwned>(sockets: &[PathBuf], route: &str) -> Result<T, Silence> {
+    understood(get_by(connect(sockets).await?, route).await)
 }
 
 /// The same of the proxy of a server, anywhere, by `[peers]`.
@@ -66,13 +92,7 @@ pub(super) fn without_answer(place: &str) -> Silence {
 pub(super) fn understood<T: DeserializeOwned>(answer: Result<impl AsRef<[u8]>, Failure>) -> Result<T, Silence> {
     let another = "sends an answer of another version; upgrade it (SIGUSR2)";
     let answer = answer.map_err(|failure| match failure {
-        Failure::Connect(error) => match error.kind() {
-            ErrorKind::NotFound => Silence::Absent,
-            // A proxy leaves its socket behind.
-            ErrorKind::ConnectionRefused => Silence::Ended,
-            ErrorKind::PermissionDenied => Silence::Denied,
-            _ => Silence::Unclear(format!("cannot be asked: {error}")),
-        },
+        Failure::Connect(error) => Silence::of(&error),
         Failure::Closed => {
             let what = "sends no answer: it is stopping or handing over to a newer one; try again";
             Silence::Unclear(what.to_owned())
@@ -105,6 +125,7 @@ impl fmt::Display for Silence {
 mod tests {
     use std::io::{Read, Write};
     use std::os::unix::net::UnixListener;
+    use std::path::Path;
 
     use vpfs_admin::PEERS;
     use vpfs_proxy::PeersReport;
@@ -112,7 +133,7 @@ mod tests {
     use super::*;
 
     async fn ask(path: &Path) -> Result<PeersReport, Silence> {
-        super::ask(path, PEERS).await
+        super::ask(&[path.to_owned()], PEERS).await
     }
 
     /// The text for a socket at which somebody answers with `answer`.
@@ -128,6 +149,18 @@ mod tests {
         let silence = ask(&path).await.unwrap_err().to_string();
         answering.join().unwrap();
         silence
+    }
+
+    /// Symptom: where `/run/vpfs` was missing, a proxy had no socket, and every command failed.
+    #[tokio::test]
+    async fn the_first_socket_with_a_proxy_is_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        let [absent, ended, live] = ["absent", "ended", "live"].map(|name| folder.path().join(name));
+        drop(UnixListener::bind(&ended).unwrap());
+        assert!(matches!(connect(&[absent.clone(), ended.clone()]).await, Err(Silence::Ended)));
+        let _live = UnixListener::bind(&live).unwrap();
+        assert!(connect(&[absent, ended, live]).await.is_ok());
+        assert!(matches!(connect(&[]).await, Err(Silence::Absent)));
     }
 
     #[tokio::test]

@@ -18,7 +18,7 @@ use vpfs_proxy::{PeersReport, Resolver, check_names, check_serving, check_start}
 
 use super::asking::{Answer, Answers, Asking};
 use super::names::{Names, is_own};
-use super::{check_connect, runtime};
+use super::{HOW_TO_CONFIGURE, check_connect, runtime};
 use crate::exit::Exit;
 use crate::print::{print, print_json};
 use finding::{Check, Finding, Verdict};
@@ -48,12 +48,12 @@ pub(crate) struct Doctor {
 #[derive(clap::Args)]
 pub(in crate::cmd) struct Patient {
     /// The configuration, see docs/config.md
-    #[arg(long, value_name = "FILE", default_value = "/etc/vpfs/vpfs.toml")]
+    #[arg(long, value_name = "FILE", default_value = crate::cmd::CONFIG)]
     pub(in crate::cmd) config: PathBuf,
 
     /// A server whose proxy runs here, by its name in the file; may be given several times [default: those whose
     /// address is this host's]
-    #[arg(long = "server", value_name = "NAME")]
+    #[arg(long = "server", value_name = "NAME", add = crate::cmd::completions::servers())]
     pub(in crate::cmd) servers: Vec<String>,
 }
 
@@ -80,7 +80,11 @@ impl Patient {
             Ok(config) => config,
             Err(problems) => {
                 let mut check = Check::new("configuration");
-                check.fail(problems, "each line says what to change; nothing else was checked");
+                let fix = match self.config.try_exists() {
+                    Ok(false) => HOW_TO_CONFIGURE,
+                    _ => "each line says what to change; nothing else was checked",
+                };
+                check.fail(problems, fix);
                 return Ok(check.or(""));
             }
         };

@@ -4,9 +4,9 @@ mod row;
 
 use std::time::Duration;
 
-use vpfs_config::units::parse_duration;
-
+use super::app::of_admin;
 use super::asking::Asking;
+use super::since;
 use crate::exit::Exit;
 use crate::print::{clock_time, print, print_json};
 use row::Row;
@@ -22,13 +22,14 @@ use row::Row;
     vpfs history climate --since 7d --csv  for a spreadsheet")]
 pub(crate) struct History {
     /// The application
+    #[arg(add = super::completions::apps())]
     app: String,
 
     #[command(flatten)]
     asking: Asking,
 
-    /// For how long until now
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_duration)]
+    /// From when until now: 2h, 10:30 (UTC), yesterday, or 2027-01-15 10:30
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = since::parse)]
     since: Duration,
 
     /// Print comma-separated values
@@ -42,7 +43,12 @@ pub(crate) struct History {
 
 impl History {
     pub(crate) fn run(&self) -> Result<(), Exit> {
-        let kept = self.asking.history(Some(&self.app), self.since)?;
+        let mut kept = self.asking.history(Some(&self.app), self.since)?;
+        if kept.samples.is_empty()
+            && let Some(pushed) = of_admin(&self.app)
+        {
+            kept = self.asking.history(Some(&pushed), self.since)?;
+        }
         if self.json {
             return print_json(&kept.samples);
         }

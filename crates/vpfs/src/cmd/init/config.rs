@@ -12,7 +12,7 @@ const PORT: u16 = 5334;
 /// A table for each server, one listener and `[peers]`.
 pub(super) fn text(init: &Init, servers: &[FsServer]) -> String {
     let mut text = String::from(
-        "# Written by `vpfs init`; the same file on all hosts. `vpfs proxy --check` prints all settings with their\n\
+        "# Written by `vpfs init`; the same file on all hosts. `vpfs proxy --check --print` prints all settings with their\n\
          # defaults, and `vpfs proxy --check --connect` compares the servers below with what the real ones say.\n\n",
     );
     for server in servers {
@@ -22,6 +22,7 @@ pub(super) fn text(init: &Init, servers: &[FsServer]) -> String {
     if init.redirect {
         text += "# vpfs.nft redirects clients from there to the listener.\nadvertise = \"server\"\n";
     }
+    text += &format!("\n{}", super::app_example("clients = [\"c[001-064]\"]", "each client host"));
     text += "\n[scheduler]\n# Shares hold for the sum over all servers.\nsharing = \"threshold\"\n\n[peers]\n";
     text += &addresses(servers, "", init.peer_port);
     text + match init.certificates {

@@ -132,6 +132,16 @@ impl Init {
     }
 }
 
+/// How an application is written, as a comment, for who reads the file; without one `others` are applications.
+fn app_example(rule: &str, others: &str) -> String {
+    format!(
+        "# By default {others} is an application, with an equal share, until a rule such as this one gives some of them a name and a\n\
+         # larger share together (`vpfs proxy --reload PID` applies it, and `vpfs app which` says to which application a\n\
+         # client belongs):\n\
+         # [[app]]\n# name = \"climate\"\n# weight = 4\n# {rule}\n"
+    )
+}
+
 /// The problems of a text that is not written, at the places in the servers' configuration that lead to them.
 fn refused(from: &Path, found: &Found<'_>, text: &str, problems: &[Problem]) -> Exit {
     let described = problems.iter().map(|problem| match config::server_at(text, problem.line) {
@@ -148,7 +158,7 @@ fn refused(from: &Path, found: &Found<'_>, text: &str, problems: &[Problem]) -> 
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
@@ -184,6 +194,18 @@ mod tests {
         problem
     }
 
+    /// The example of an application is valid when its comment is removed.
+    pub(super) fn assert_example(output: &Path) {
+        let text = std::fs::read_to_string(output.join("vpfs.toml")).unwrap();
+        let (before, example) = text.split_once("# [[app]]\n").expect("an example");
+        let (example, after) = example.split_once("\n\n").unwrap_or((example, ""));
+        let lines: Vec<&str> = example.lines().filter_map(|line| line.strip_prefix("# ")).collect();
+        let uncommented = format!("{before}[[app]]\n{}\n{after}", lines.join("\n"));
+        let config = Config::parse("vpfs.toml", &uncommented).unwrap();
+        let app = config.apps.iter().find(|app| app.name == "climate").expect("the example");
+        assert_eq!(app.weight.get(), 4);
+    }
+
     #[test]
     fn what_is_written_can_be_used() {
         let folder = tempfile::tempdir().unwrap();
@@ -194,6 +216,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&key).unwrap().trim().len(), 64);
         assert_eq!(std::fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(peers.addresses, [("oss1".into(), 7334), ("10.0.0.2".into(), 7334)]);
+        assert_example(&output);
         std::fs::remove_file(output.join("vpfs.toml")).unwrap();
         let Err(Exit::Failed(kept)) = init(&output, false) else { panic!("nothing is overwritten") };
         assert_eq!(kept, format!("{} exists and is kept; choose another --output", key.display()));

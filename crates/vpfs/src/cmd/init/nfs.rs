@@ -56,8 +56,8 @@ impl Export {
         let Url { host, export, port: server_port, mount_port } = &self.0;
         let mut addresses = format!("nfs = \"nfs://{host}:{port}\"");
         let mut text = format!(
-            "# Written by `vpfs init` for {host}:{export}. `vpfs proxy --check` prints all settings with their defaults, and\n\
-             # `vpfs proxy --check --connect` asks the server what it speaks.\n\n\
+            "# Written by `vpfs init` for {host}:{export}. `vpfs proxy --check --print` prints all settings with their\n\
+             # defaults, and `vpfs proxy --check --connect` asks the server what it speaks.\n\n\
              [[server]]\nname = \"nfs\"\naddress = \"nfs://{host}:{server_port}\"\n\n"
         );
         if self.has_mount_daemon() {
@@ -69,8 +69,9 @@ impl Export {
         }
         text + &format!(
             "[[listener]]\naddresses = {{ {addresses} }}\n\n\
-             # Each user is an application, on whichever host; give some of them other weights with [[app]] and uids.\n\
-             [apps]\nauto = \"uid\"\n"
+             # Each user is an application, on whichever host.\n\
+             [apps]\nauto = \"uid\"\n\n{}",
+            super::app_example("users = [\"alice\", \"bob\"]", "each user")
         )
     }
 
@@ -86,14 +87,13 @@ impl Export {
             ),
         };
         format!(
-            "wrote {}\n\
-             On {host}:\n  \
-                 copy vpfs.toml to /etc/vpfs\n  \
-                 vpfs proxy --check --connect\n  \
-                 vpfs proxy\n\
+            "wrote {config}\n\
+             On {host}, there or as /etc/vpfs/vpfs.toml, which needs no --config:\n  \
+                 vpfs proxy --config {config} --check --connect\n  \
+                 vpfs proxy --config {config}\n\
              The server sees the proxy as its client: export {path} to {host}, with `insecure` in Linux's exports\n\
              {clients}",
-            output.join("vpfs.toml").display()
+            config = output.join("vpfs.toml").display()
         )
     }
 }
@@ -129,6 +129,7 @@ mod tests {
             pairs.map(|(server, proxy)| format!("{} {proxy}", server.address)).collect::<Vec<_>>()
         };
         write("10.0.0.1:/home", "two").unwrap();
+        crate::cmd::init::tests::assert_example(&folder.path().join("two"));
         let nfs = "nfs://10.0.0.1:2049 nfs://10.0.0.1:12049".to_owned();
         assert_eq!(servers("two"), [nfs.clone(), "nfs://10.0.0.1:20048 nfs://10.0.0.1:12048".to_owned()]);
         let rules = std::fs::read_to_string(folder.path().join("two/vpfs.nft")).unwrap();

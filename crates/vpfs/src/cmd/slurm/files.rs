@@ -54,8 +54,7 @@ impl Files {
 
 /// The configuration of the servers, which accept jobs of the owner in `settings`.
 pub(super) fn load_config(settings: &Settings) -> Result<Config, Exit> {
-    let config =
-        Config::load(&settings.config).map_err(|problems| Exit::Usage(format!("invalid configuration\n{problems}")))?;
+    let config = crate::cmd::load_config(&settings.config)?;
     let owner = settings.owner.owner();
     // Root needs no token at sockets, and then no owner.
     if settings.token.is_some() && !config.owners.iter().any(|known| known.name == owner) {

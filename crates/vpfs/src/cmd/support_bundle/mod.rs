@@ -14,11 +14,12 @@ use serde::Serialize;
 use tokio::time::timeout;
 use vpfs_admin::api::Status;
 use vpfs_admin::events::EventsReport;
-use vpfs_admin::{METRICS, get, socket};
+use vpfs_admin::{METRICS, get_by};
 use vpfs_config::Config;
 use vpfs_proxy::PeersReport;
 
-use super::asking::{Answer, PATIENCE};
+use super::asking::silence::connect;
+use super::asking::{Answer, PATIENCE, sockets};
 use super::doctor::{Patient, table};
 use super::runtime;
 use crate::exit::Exit;
@@ -79,8 +80,8 @@ impl SupportBundle {
     /// What the proxies say, or why they do not.
     async fn answers(&self, config: &Config) -> Vec<Entry> {
         let metrics = join_all(config.servers.iter().map(|server| async {
-            let path = socket::path(config.sockets(), &server.name);
-            let text = timeout(PATIENCE, get(&path, METRICS)).await.ok()?.ok()?;
+            let metrics = async { get_by(connect(&sockets(config, &server.name)).await.ok()?, METRICS).await.ok() };
+            let text = timeout(PATIENCE, metrics).await.ok()??;
             Some((format!("metrics-{}.txt", server.name), String::from_utf8_lossy(text.as_ref()).into_owned()))
         }));
         let (status, peers, events, metrics) = tokio::join!(

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use serde::Serialize;
 use vpfs_admin::api::{self, AtServer, Sample, Span};
-use vpfs_config::units::parse_duration;
 
+use super::app::of_admin;
 use super::asking::Asking;
-use super::runtime;
+use super::{runtime, since};
 use crate::exit::Exit;
-use crate::print::{clock_time, now, print, print_json};
+use crate::print::{clock_time, now, plain, print, print_json};
 #[cfg(test)]
 pub(super) use breakdown::tests::app as example;
 
@@ -37,6 +37,7 @@ pub(crate) use report::Report;
     vpfs why climate --json          the same for programs")]
 pub(crate) struct Why {
     /// The application [default: a table of all]
+    #[arg(add = super::completions::apps())]
     app: Option<String>,
 
     #[command(flatten)]
@@ -46,8 +47,8 @@ pub(crate) struct Why {
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
     interval: u64,
 
-    /// Look into the history instead: for how long until now
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "interval")]
+    /// Look into the history instead, from when until now: 2h, 10:30 (UTC), yesterday, or 2027-01-15 10:30
+    #[arg(long, value_name = "TIME", value_parser = since::parse, conflicts_with = "interval")]
     since: Option<Duration>,
 
     /// Print JSON
@@ -92,7 +93,8 @@ impl Why {
     }
 
     fn explain(&self, app: &str, span: &Span) -> Result<(), Exit> {
-        let Some(breakdown) = Breakdown::of(span, app) else {
+        let pushed = || Breakdown::of(span, &of_admin(app)?);
+        let Some(breakdown) = Breakdown::of(span, app).or_else(pushed) else {
             return Err(Exit::Failed(unknown(app, span)));
         };
         if self.json {
@@ -110,6 +112,24 @@ impl Why {
         print(matrix::of(&all, span))
     }
 }
+
+/// The applications whose requests wait most, at most so many: for how much of their time, and why. Those that wait for
+/// others come first.
+pub(super) fn facts(span: &Span, most: usize) -> Vec<String> {
+    let all = span.apps().into_iter().filter_map(|app| Breakdown::of(span, app));
+    let waiting = all.map(|app| (1.0 - app.part(app.quiet_seconds), Cause::of(&app), app));
+    let mut waiting: Vec<_> = waiting.filter(|(part, _, app)| app.requests > 0 && *part >= MUCH).collect();
+    let is_own = |cause: &Cause| matches!(cause, Cause::Itself | Cause::Nothing);
+    waiting.sort_by(|one, other| is_own(&one.1).cmp(&is_own(&other.1)).then(other.0.total_cmp(&one.0)));
+    let fact = |(part, cause, app): &(f64, Cause, Breakdown)| {
+        let [why, _] = cause.sentences(app);
+        format!("{} waits {} of its time. {why}", plain(&app.app), text::percent(*part))
+    };
+    waiting.iter().take(most).map(fact).collect()
+}
+
+/// Less waiting is not worth a sentence.
+const MUCH: f64 = 0.1;
 
 /// Some time until now.
 struct Window {

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use vpfs_admin::api::Span;
-use vpfs_config::units::parse_duration;
 use vpfs_report::{Axis, Bar, Bars, Report as Page, Section, Table};
 
 use super::breakdown::{Breakdown, OTHERS};
@@ -13,6 +12,7 @@ use super::text::percent;
 use super::{Window, look_back};
 use crate::cmd::asking::Asking;
 use crate::cmd::rows::time;
+use crate::cmd::since;
 use crate::exit::Exit;
 use crate::new_file;
 use crate::print::{clock_time, now, plain, print};
@@ -35,8 +35,8 @@ pub(crate) struct Report {
     #[command(flatten)]
     asking: Asking,
 
-    /// For how long until now
-    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = parse_duration)]
+    /// From when until now: 2h, 10:30 (UTC), yesterday, or 2027-01-15 10:30
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = since::parse)]
     since: Duration,
 
     /// Write a page for a browser

@@ -21,7 +21,7 @@ use vpfs_core::ServerId;
 use self::bound::Bound;
 use self::record::Record;
 use super::names::{Names, is_own};
-use super::runtime;
+use super::{load_config, runtime};
 use crate::exit::Exit;
 use crate::log;
 use crate::signals::Stop;
@@ -40,12 +40,12 @@ pub(super) use self::device::{Device, DeviceError, Storage};
     vpfs doctor                         shows the disks and their limits")]
 pub(crate) struct WriteBackArgs {
     /// The configuration, see docs/config.md
-    #[arg(long, value_name = "FILE", default_value = "/etc/vpfs/vpfs.toml")]
+    #[arg(long, value_name = "FILE", default_value = super::CONFIG)]
     config: PathBuf,
 
     /// Only this server, by its name in the file, if its address is this host's; may be given several times [default:
     /// all such servers]
-    #[arg(long = "server", value_name = "NAME")]
+    #[arg(long = "server", value_name = "NAME", add = super::completions::servers())]
     servers: Vec<String>,
 
     /// End with the process at the other end of standard input
@@ -72,8 +72,7 @@ impl WriteBackArgs {
     async fn run_until_stopped(&self) -> Result<(), Exit> {
         let failed = |error| Exit::Failed(format!("cannot handle signals: {error}"));
         let mut stop = Stop::new().map_err(failed)?;
-        let config =
-            Config::load(&self.config).map_err(|problems| Exit::Usage(format!("invalid configuration\n{problems}")))?;
+        let config = load_config(&self.config)?;
         let _log = log::start(config.log.level, config.log.format == LogFormat::Json, &Events::default())?;
         let Some(setting) = in_force(&config) else {
             tracing::info!("limits.write_back is off, or vpfs only observes: nothing to do");

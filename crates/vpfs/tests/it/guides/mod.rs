@@ -227,7 +227,9 @@ fn commands_in_guides_are_commands() {
 fn subcommands(command: &str, all: &mut Vec<String>) {
     let (_, help) = run(Path::new("/"), &format!("{command} --help"));
     all.push(command.to_owned());
-    let list = help.iter().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    // Those of vpfs itself are in groups.
+    let list = help.iter().skip_while(|line| *line != "Commands:" && *line != "Operate:");
+    let list = list.take_while(|line| *line != "Options:");
     let names = list.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     for name in names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help") {
         subcommands(&format!("{command} {name}"), all);
