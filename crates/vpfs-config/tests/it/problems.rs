@@ -38,7 +38,7 @@ fn what_is_meant_is_said() {
     for (text, said) in [
         (
             "[[apps]]\nname = \"a\"",
-            "f:9: apps: found a list; did you mean [[app]]? There is also [apps]: The treatment",
+            "f:9: apps: found a list; did you mean [[app]]? There is also [apps]: ",
         ),
         ("[[servers]]", "servers: unknown key; did you mean [[server]]?"),
         ("[[shedulers]]", "shedulers: unknown key; did you mean [scheduler]?"),

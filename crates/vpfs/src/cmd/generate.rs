@@ -93,6 +93,8 @@ fn with_lines(page: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
 
     /// The page cannot fall behind the commands.
