@@ -104,8 +104,8 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts `command` with its output going to `name`.log in `dir`. A proxy has its socket there, too, unless the command
-    /// or its configuration says where: those of other tests have the same names.
+    /// Starts `command` with its output going to `name`.log in `dir`. A proxy has its socket there, too, unless the
+    /// command or its configuration says where: those of other tests have the same names.
     pub fn start(dir: &Path, name: &str, command: &mut Command) -> Self {
         if !command.get_envs().any(|(variable, _)| variable == RUNTIME) {
             command.env(RUNTIME, dir);

@@ -206,8 +206,8 @@ pub(crate) fn did_you_mean<'a>(name: &str, allowed: impl IntoIterator<Item = &'a
     }
 }
 
-/// The allowed name of which `name` is a misspelling: one letter in four may be wrong, since a different word that looks
-/// similar, such as `local` for `global`, misleads.
+/// The allowed name of which `name` is a misspelling: one letter in four may be wrong, since a different word that
+/// looks similar, such as `local` for `global`, misleads.
 pub(crate) fn near<'a>(name: &str, allowed: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     /// Names are short; comparing a long one would only take time.
     const COMPARED: usize = 40;

@@ -31,8 +31,8 @@ fn unknown_keys_suggest_the_near_one_or_list_all() {
     );
 }
 
-/// Symptom: `sharing = "global"` suggested "local", which is the opposite; `[[apps]]` and `uids = ["alice"]` were refused
-/// without a word on `[[app]]` and `users`; `latency = "10"` suggested ten seconds.
+/// Symptom: `sharing = "global"` suggested "local", which is the opposite; `[[apps]]` and `uids = ["alice"]` were
+/// refused without a word on `[[app]]` and `users`; `latency = "10"` suggested ten seconds.
 #[test]
 fn what_is_meant_is_said() {
     for (text, said) in [

@@ -38,12 +38,12 @@ pub(crate) struct Proxy {
     config: PathBuf,
 
     /// A server to serve, by its name in the file; may be given several times [default: every server in the file]
-    #[arg(long = "server", value_name = "NAME", add = super::completions::servers())]
+    #[arg(long = "server", value_name = "NAME", add = super::asking::candidates::servers())]
     servers: Vec<String>,
 
-    /// Check the configuration, say the outcome in one line, and exit: 2 if it is not valid or a proxy for these servers
-    /// could not start here (addresses, keys), 4 if host names can't be resolved now, with which a proxy starts
-    /// nevertheless
+    /// Check the configuration, say the outcome in one line, and exit: 2 if it is not valid or a proxy for these
+    /// servers could not start here (addresses, keys), 4 if host names can't be resolved now, with which a proxy
+    /// starts nevertheless
     #[arg(long)]
     check: bool,
 

@@ -47,7 +47,7 @@ enum Command {
 #[derive(clap::Args)]
 struct Rm {
     /// Its name, as given to `vpfs app set`; with --set, that of a whole set as `vpfs app ls` shows it
-    #[arg(add = super::completions::apps())]
+    #[arg(add = super::asking::candidates::apps())]
     name: String,
 
     /// Remove the whole set of this name, whoever pushed it

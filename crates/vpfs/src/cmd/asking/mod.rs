@@ -1,5 +1,6 @@
 //! Asking the proxies of a configuration that run on this host, at their sockets.
 
+pub(super) mod candidates;
 pub(super) mod changing;
 mod history;
 pub(super) mod silence;
@@ -29,7 +30,7 @@ pub(crate) struct Asking {
     config: PathBuf,
 
     /// Only the proxy of this server, by its name in the file; may be given several times [default: all that run here]
-    #[arg(long = "server", value_name = "NAME", add = super::completions::servers())]
+    #[arg(long = "server", value_name = "NAME", add = candidates::servers())]
     servers: Vec<String>,
 
     /// Ask the proxies of all hosts at their addresses in `[peers]`, with its key or certificate, instead of those of

@@ -53,7 +53,7 @@ pub(in crate::cmd) struct Patient {
 
     /// A server whose proxy runs here, by its name in the file; may be given several times [default: those whose
     /// address is this host's]
-    #[arg(long = "server", value_name = "NAME", add = crate::cmd::completions::servers())]
+    #[arg(long = "server", value_name = "NAME", add = crate::cmd::asking::candidates::servers())]
     pub(in crate::cmd) servers: Vec<String>,
 }
 

@@ -22,7 +22,7 @@ use row::Row;
     vpfs history climate --since 7d --csv  for a spreadsheet")]
 pub(crate) struct History {
     /// The application
-    #[arg(add = super::completions::apps())]
+    #[arg(add = super::asking::candidates::apps())]
     app: String,
 
     #[command(flatten)]

@@ -26,8 +26,8 @@ use runs::Runs;
 /// Simulate a cluster under each policy, and compare what the applications get
 ///
 /// Runs the same scheduling and coordination code as the proxies, between models of clients, links and devices. Equal
-/// scenarios and seeds give equal results. Without SCENARIO, simulates a small application beside a large one. Ends with
-/// who got what over time, and with what the last policy changes, compared with the first one.
+/// scenarios and seeds give equal results. Without SCENARIO, simulates a small application beside a large one. Ends
+/// with who got what over time, and with what the last policy changes, compared with the first one.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs sim\n  \

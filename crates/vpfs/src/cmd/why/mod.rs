@@ -37,7 +37,7 @@ pub(crate) use report::Report;
     vpfs why climate --json          the same for programs")]
 pub(crate) struct Why {
     /// The application [default: a table of all]
-    #[arg(add = super::completions::apps())]
+    #[arg(add = super::asking::candidates::apps())]
     app: Option<String>,
 
     #[command(flatten)]

@@ -45,7 +45,7 @@ pub(crate) struct WriteBackArgs {
 
     /// Only this server, by its name in the file, if its address is this host's; may be given several times [default:
     /// all such servers]
-    #[arg(long = "server", value_name = "NAME", add = super::completions::servers())]
+    #[arg(long = "server", value_name = "NAME", add = super::asking::candidates::servers())]
     servers: Vec<String>,
 
     /// End with the process at the other end of standard input
