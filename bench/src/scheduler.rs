@@ -56,7 +56,7 @@ struct Bench<S> {
 }
 
 impl<S: Scheduler> Bench<S> {
-    /// `flows` with four requests each, with `policy` but for weights from 1 to 8.
+    /// `flows` with four requests each, with `policy`, except weights from 1 to 8.
     fn new(mut scheduler: S, flows: u32, sizes: Sizes, policy: AppPolicy) -> Self {
         for flow in 0..flows {
             scheduler.set_app(Time::ZERO, AppId(flow), &AppPolicy { weight: weight(flow), ..policy });

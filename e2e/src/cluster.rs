@@ -137,7 +137,7 @@ impl Cluster {
         command
     }
 
-    /// Cuts or mends the links between proxies of one side and those of the other; clients and servers notice nothing.
+    /// Cuts or joins the links between proxies of one side and those of the other; clients and servers notice nothing.
     ///
     /// # Panics
     /// Without hosts.

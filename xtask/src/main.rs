@@ -21,7 +21,7 @@ const USAGE: &str = "usage: cargo xtask <command>
              is slow or needs heavy tools, as before a release: instructions, the oldest compiler, advisories, long
              simulations, packages, all tests of Slurm and of kills; installs its tools
   tidy       rules that no compiler checks: crate arrows as in ARCHITECTURE.md, length of files, width of comments,
-             unfinished code
+             unfinished code; length, links and language of documents
   audit      what we depend on: licences, the oldest compiler, advisories; says what to install if a tool is missing
   bench      measurements of speed, of policies and of real servers; `cargo xtask bench` lists them
   instructions   of one proxied operation of each kind and one decision of each policy, by valgrind; fails if there

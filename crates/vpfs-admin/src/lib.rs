@@ -5,7 +5,7 @@
 //! (docs/decisions/0013-jobs-and-rules.md), and writes one file: the history. It asks for a
 //! [`Status`](vpfs_proxy::Status), whose snapshots lock each gate once, and makes text of it in threads of its own,
 //! beside those that move data. How many ask at a time, how long they may take, and what they may send, is bounded
-//! here; so nobody who asks can slow storage down.
+//! here; so no question can slow storage down.
 #![forbid(unsafe_code)]
 
 mod access;

@@ -53,7 +53,7 @@ struct Page<F> {
 }
 
 /// Serves the page that `html` makes at `/KEY/`, to be loaded again by the browser after `every`, and at `/KEY/still`,
-/// which stays; for ever. Whoever does not know the key gets nothing. `html` is called for each request, in a thread
+/// which stays; for ever. Without the key, requests get nothing. `html` is called for each request, in a thread
 /// for blocking work.
 ///
 /// `observer` counts its connections, if it is that of a proxy.

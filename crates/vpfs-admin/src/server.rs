@@ -49,7 +49,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Who may read metrics.
 #[derive(Clone, Debug)]
 pub enum MetricsAccess {
-    /// Whoever connects.
+    /// Everyone who connects.
     Everybody,
     /// Who sends the text of this file, without white space around it, as `Authorization: Bearer`. It is read for each
     /// request, so that it can be replaced.

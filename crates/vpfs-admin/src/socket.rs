@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::UnixListener;
 
-/// Of the owner and the group: whoever connects to a socket writes to it.
+/// Of the owner and the group: a program that connects to a socket writes to it.
 const MODE: u32 = 0o660;
 
 /// The socket of the daemon whose first server is `server`.

@@ -1,6 +1,6 @@
 //! Turns vpfs.toml into validated types.
 //!
-//! [`Config::parse`] is pure and reports all problems at once. Whoever knows the addresses of host names passes them to
+//! [`Config::parse`] is pure and reports all problems at once. The caller passes addresses of host names to
 //! [`Config::resolve`], which returns an [`Identify`]. That decides to which application a client belongs, and an
 //! [`AppTable`] numbers applications for the schedulers. A [`Config`] is always valid.
 //!

@@ -10,7 +10,7 @@
 //! The minimum of a share is a promise to all in it together: what any of them gets is charged to it, whatever that was
 //! for. So if those in it have minima that add up to no more than the share's, all of them are kept, and the share's is
 //! what they need together. Who is first follows the tree: at the top, those stand beside each other that have a
-//! minimum and are in no share with one; in a share with one, those below it likewise. Whoever is due, or has somebody
+//! minimum and are in no share with one; in a share with one, those below it likewise. A flow that is due, or has one
 //! due in it, competes there by its own minimum. So of what a share gets for its minimum, those in it come first that
 //! are due themselves, and the rest goes to who is first by weight. If minima exceed the storage, what a share gets
 //! bounds what those in it get, as with `memory.min` of cgroups.

@@ -4,7 +4,7 @@
 //! order. What is seen is when each one leaves. So:
 //!
 //! - The storage *works for* the request that leaves it next. Of the time of a request in the storage, the part after
-//!   the latest departure of another one is its *own*; before that it waited for those that left, whoever sent them.
+//!   the latest departure of another one is its *own*; before that it waited for those that left, of all.
 //!   This is exact where requests are served one after another. Where they are served in parallel, the own part is
 //!   the time between departures.
 //! - Requests of an application are *alike* if they do the same, their sizes are between the same powers of two, and

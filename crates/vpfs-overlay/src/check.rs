@@ -1,4 +1,4 @@
-//! Whether maps and region files belong together, and mending what a crash left.
+//! Whether maps and region files belong together, and repair of what a crash left.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,7 +25,7 @@ pub enum Finding {
     Orphan(PathBuf),
     /// Region files of another owner than the file's, which the owner's quota does not count. The owner gets them.
     Owner(PathBuf),
-    /// Two maps of the same region files. Whoever writes to one changes the other.
+    /// Two maps of the same region files. A write to one changes the other.
     Twice(PathBuf, PathBuf),
     /// A map that cannot be used.
     Damaged(PathBuf, String),
@@ -50,19 +50,19 @@ impl fmt::Display for Finding {
 pub struct Report {
     /// Files with regions, each once.
     pub maps: u64,
-    /// In the order of the search, each with whether it was mended.
+    /// In the order of the search, each with whether it was fixed.
     pub findings: Vec<(Finding, bool)>,
 }
 
-/// Looks at all files of a source, and at all region files; with `mend`, mends what can be mended, for which nobody may
+/// Looks at all files of a source, and at all region files; with `fix`, fixes what can be fixed, for which nobody may
 /// have it mounted. Needs 200 bytes of memory for each region file.
 ///
 /// # Errors
-/// If something cannot be read, the class directories belong to another source, or, with `mend`, are in use.
-pub fn check(source: &Path, classes: &[Class], mend: bool) -> io::Result<Report> {
+/// If something cannot be read, the class directories belong to another source, or, with `fix`, are in use.
+pub fn check(source: &Path, classes: &[Class], fix: bool) -> io::Result<Report> {
     for class in classes {
         verify(source, class).map_err(|error| io::Error::other(format!("{}: {error}", class.path.display())))?;
-        if mend && !class.lock(true)? {
+        if fix && !class.lock(true)? {
             return Err(io::Error::other(format!(
                 "{} is in use; unmount it first, on all hosts",
                 class.path.display()
@@ -71,12 +71,12 @@ pub fn check(source: &Path, classes: &[Class], mend: bool) -> io::Result<Report>
     }
     // Region files first: a file that is created meanwhile has its map before.
     let mut check =
-        Check { classes, mend, regions: regions(classes)?, maps: BTreeMap::new(), report: Report::default() };
+        Check { classes, fix, regions: regions(classes)?, maps: BTreeMap::new(), report: Report::default() };
     check.walk(source)?;
     let orphans: Vec<PathBuf> =
         check.regions.values().flatten().map(|(class, name)| classes[*class].path.join(name)).collect();
     // They may be all that is left of a file whose map cannot be read.
-    check.mend &= !check.report.findings.iter().any(|(finding, _)| matches!(finding, Finding::Damaged(..)));
+    check.fix &= !check.report.findings.iter().any(|(finding, _)| matches!(finding, Finding::Damaged(..)));
     for path in orphans {
         check.found(Finding::Orphan(path.clone()), || fs::remove_file(&path))?;
     }
@@ -104,7 +104,7 @@ impl Named {
 
 struct Check<'a> {
     classes: &'a [Class],
-    mend: bool,
+    fix: bool,
     regions: Regions,
     /// By id: where it was found, and its inode.
     maps: BTreeMap<String, (PathBuf, Named)>,
@@ -125,12 +125,12 @@ fn regions(classes: &[Class]) -> io::Result<Regions> {
 }
 
 impl Check<'_> {
-    fn found(&mut self, finding: Finding, mend: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        self.report.findings.push((finding, self.mend));
-        if self.mend { mend() } else { Ok(()) }
+    fn found(&mut self, finding: Finding, fix: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        self.report.findings.push((finding, self.fix));
+        if self.fix { fix() } else { Ok(()) }
     }
 
-    /// Nobody can mend it but by hand.
+    /// It can only be fixed by hand.
     fn note(&mut self, finding: Finding) {
         self.report.findings.push((finding, false));
     }

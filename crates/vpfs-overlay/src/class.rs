@@ -30,7 +30,7 @@ impl Class {
         Ok(Self { name, path: path.to_owned(), directory })
     }
 
-    /// Locks the directory until the class is dropped: mounts share it, mending does not. False if others have it.
+    /// Locks the directory until the class is dropped: mounts share it, repairs do not. False if others have it.
     pub(crate) fn lock(&self, alone: bool) -> Result<bool> {
         flocked(&self.directory, alone)
     }

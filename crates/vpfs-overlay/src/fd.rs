@@ -11,7 +11,7 @@ pub(crate) fn path(fd: &impl AsRawFd) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
-/// Not every file system has locks; then whoever mends must know.
+/// Not every file system has locks; then a repair must know.
 pub(crate) fn flocked(fd: &OwnedFd, alone: bool) -> Result<bool> {
     let how = if alone { FlockOperation::NonBlockingLockExclusive } else { FlockOperation::NonBlockingLockShared };
     match flock(fd, how) {

@@ -137,7 +137,7 @@ impl Fuse {
         });
     }
 
-    /// Serves a request about an open file in the turn of whoever opened it; `work` returns the bytes moved.
+    /// Serves a request about an open file in the turn of the program that opened it; `work` returns the bytes moved.
     fn of_handle(
         &self,
         fh: FileHandle,

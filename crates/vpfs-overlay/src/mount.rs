@@ -158,13 +158,13 @@ impl Mounted {
     }
 }
 
-/// Makes sure that the directory of a class is for this source and nobody mends it.
+/// Makes sure that the directory of a class is for this source and is not being repaired.
 fn take(source: &Path, class: &Class) -> Result<(), MountError> {
     let path = &class.path;
     claim(source, class).map_err(failed("use the class directory", path))?;
     match class.lock(false).map_err(io::Error::from).map_err(failed("lock", path))? {
         true => Ok(()),
-        false => Err(failed("use the class directory", path)(io::Error::other("it is being mended"))),
+        false => Err(failed("use the class directory", path)(io::Error::other("it is being repaired"))),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Extended attributes, but for the one that is ours.
+//! Extended attributes, except the one that is ours.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

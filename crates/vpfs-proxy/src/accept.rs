@@ -133,7 +133,7 @@ impl Acceptor {
             if let Some(abandoned) = abandoned {
                 abandoned.finish().await;
             }
-            // Before the permit: whoever gets that may be another connection of this host.
+            // Before the permit: another connection may get that of this host.
             drop(counted);
             drop(permit);
         });

@@ -79,7 +79,7 @@ impl Daemon {
     }
 
     /// Listens in front of `servers`; all addresses are bound before any connection is accepted. Nothing waits for host
-    /// names, but for two seconds those to listen at: what is not found takes effect when it is. Call within a tokio
+    /// names, except two seconds for those to listen at: what is not found takes effect when it is. Call within a tokio
     /// runtime.
     ///
     /// # Errors
@@ -246,7 +246,7 @@ impl Daemon {
     /// `limits.drain_timeout`. Logs each application's totals, and returns the number of connections that had to be cut
     /// off. All addresses are free again afterwards.
     pub async fn drain(self) -> usize {
-        // Now: when all is quiet, nobody is there who must be protected from whoever comes first.
+        // Now: when all is quiet, nobody is there who must be protected from those that come first.
         let keeper = self.keeper.clone();
         keeper.finish(self.leave(Stage::Draining)).await
     }

@@ -41,7 +41,7 @@ struct State {
     awaited: Vec<String>,
 }
 
-/// Whoever waits for a request's dispatch.
+/// What waits for a request's dispatch.
 #[derive(Clone)]
 enum Waiter {
     /// An operation of a session, and whose it is.

@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(client.known[OpKind::Read as usize].apps.len(), 2);
     }
 
-    /// A storm of lookups has a share of its own, whoever it is and whatever else he does.
+    /// A storm of lookups has a share of its own, for any user and whatever else that user does.
     #[test]
     fn requests_of_one_client_belong_to_applications_by_what_they_do() {
         let shared = shared("[[app]]\nname = \"storm\"\noperations = \"metadata\"\n[apps]\nauto = \"off\"\n");

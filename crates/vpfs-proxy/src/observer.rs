@@ -1,4 +1,4 @@
-//! What a daemon knows about itself at one moment, for whoever shows it: the core of every API, metric and command.
+//! What a daemon knows about itself at one moment: the core of every API, metric and command.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -88,7 +88,7 @@ pub struct AppStatus {
 }
 
 impl Observer {
-    /// Returns once each gate has answered: its lock is free and its task runs. Whoever waits for it holds no lock, and
+    /// Returns once each gate has answered: its lock is free and its task runs. The caller holds no lock, and
     /// waits for ever if one hangs or the daemon is gone.
     pub async fn pulse(&self) {
         for gate in &self.shared.gates {
@@ -137,7 +137,7 @@ impl Observer {
             is_automatic: entry.is_automatic,
             charge: entry.charge.clone(),
         };
-        // After the snapshots: whoever is in them has a name.
+        // After the snapshots: all that is in them has a name.
         let apps = self.shared.apps().iter().map(status).collect();
         Status {
             started: self.shared.clock.started(),

@@ -16,7 +16,7 @@ const LIMIT: u64 = 64 << 20;
 pub(crate) struct SetsFile {
     state: StateDir,
     name: String,
-    /// One writes at a time; whoever finds it busy leaves it to that one.
+    /// One writes at a time; others that find it busy leave it to that one.
     writing: Mutex<()>,
     is_due: AtomicBool,
 }

@@ -17,7 +17,7 @@ pub(crate) enum End {
 /// Finds the application of a request by the rules in force.
 pub(crate) type Identified = Arc<dyn Fn() -> AppId + Send + Sync>;
 
-/// Tells when its turn comes. Whoever asked may say only afterwards what to do then.
+/// Tells when its turn comes. The caller may say only afterwards what to do then.
 #[derive(Default)]
 pub(crate) struct Ticket(Mutex<State>);
 

@@ -37,7 +37,7 @@ impl Turns {
         self.shared.generation()
     }
 
-    /// Asks for the turn of a request of `bytes`, 0 for metadata. It may have come at once; otherwise, whoever asked
+    /// Asks for the turn of a request of `bytes`, 0 for metadata. It may have come at once; otherwise, the caller
     /// says what to do then.
     ///
     /// # Errors

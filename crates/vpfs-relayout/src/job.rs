@@ -2,7 +2,7 @@
 
 use crate::record::{Record, Stage, Version};
 
-/// What to do next. Whoever executes it then calls [`Job::done`]. A step that fails is not reported; a job that is
+/// What to do next. The executor then calls [`Job::done`]. A step that fails is not reported; a job that is
 /// [resumed](Job::resume) repeats it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {

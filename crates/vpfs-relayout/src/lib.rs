@@ -3,7 +3,7 @@
 //! one is complete and verified.
 //!
 //! [`Job`] has the order of steps and what a crash leaves of them, without I/O; [`Relayout`] executes the steps on any
-//! mounted file system, and [`OrangefsRelayout`] on OrangeFS without a mount. Layouts themselves are set by whoever
+//! mounted file system, and [`OrangefsRelayout`] on OrangeFS without a mount. Layouts themselves are set by the one who
 //! prepares the target (a directory that new files inherit theirs from, or an empty file), or given by the caller.
 
 mod attributes;

@@ -54,7 +54,7 @@ pub(crate) fn check(scenario: &Scenario, policy: &PolicySpec) -> Result<(), Misf
     check_end(scenario)
 }
 
-/// The same, but for what depends on the end of the run.
+/// The same, except what depends on the end of the run.
 pub(crate) fn check_parts(scenario: &Scenario, policy: &PolicySpec) -> Result<(), Misfit> {
     let servers: u64 = scenario.servers.iter().map(|group| u64::from(group.count)).sum();
     let apps = scenario.apps.len() as u64;

@@ -34,7 +34,7 @@ pub(crate) struct AppMeasures {
     pub(crate) by_server: Vec<AtServer>,
 }
 
-/// What the time of a call was spent on, in nanoseconds, but for its way through the network: of its requests, it waits
+/// What the time of a call was spent on, in nanoseconds, except its way through the network: of its requests, it waits
 /// for the one that is complete last.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spent {

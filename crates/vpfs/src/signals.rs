@@ -26,7 +26,7 @@ impl Stop {
     }
 }
 
-/// Signals that end a process by default, although whoever sends them to a daemon hardly means that.
+/// Signals that end a process by default, although people who send them to a daemon hardly mean that.
 const HARMLESS: [(Number, &str); 8] = [
     (Number::USR1, "SIGUSR1"),
     (Number::ALARM, "SIGALRM"),
@@ -40,7 +40,7 @@ const HARMLESS: [(Number, &str); 8] = [
 /// The signals that Linux leaves to programs and C libraries to their users.
 const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
 
-/// These signals do nothing from now on, but for a line in the log. Call within a runtime.
+/// These signals do nothing from now on except write a line to the log. Call within a runtime.
 pub(crate) fn ignore_harmless() {
     let named = HARMLESS.into_iter().map(|(signal, name)| (signal.as_raw(), name.to_owned()));
     let numbered = REAL_TIME.map(|number| (number, format!("SIGRTMIN+{}", number - REAL_TIME.start())));

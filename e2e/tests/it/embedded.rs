@@ -152,7 +152,7 @@ fn every_policy_serves() {
     }
 }
 
-/// Symptom: SIGUSR1 ended a proxy without a word, and whoever asked for a reload did not learn that it was refused.
+/// Symptom: SIGUSR1 ended a proxy without a word, and the one who asked for a reload did not learn that it was refused.
 #[test]
 fn harmless_signals_change_nothing_and_a_reload_tells_its_outcome() {
     let mut cluster = Cluster::start("");

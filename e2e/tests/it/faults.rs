@@ -1,4 +1,4 @@
-//! Faults of proxies, and of the links between them, while two applications read and write through them: whoever does
+//! Faults of proxies, and of the links between them, while two applications read and write through them: one that does
 //! not use what is broken notices nothing, all bytes are right, and shares are local until they are those of the sum
 //! again.
 

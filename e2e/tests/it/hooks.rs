@@ -89,7 +89,7 @@ impl Site {
         row.split_whitespace().map(str::to_owned).collect()
     }
 
-    /// An example as it is, but for the places of the program, its configuration and its tokens.
+    /// An example as it is, except for the places of the program, its configuration and its tokens.
     fn example(&self, name: &str) -> PathBuf {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/jobs").join(name);
         let text = std::fs::read_to_string(path).expect("an example");

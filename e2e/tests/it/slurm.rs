@@ -480,7 +480,7 @@ fn jobs_keep_their_shares_while_a_backup_controller_takes_over() {
     sbatch.args(["--parsable", "--output=/dev/null", "--wrap", "sleep 300"]).args(exclusive);
     let second = await_some(PATIENCE, || {
         let told = output(&mut sbatch);
-        assert_eq!(site.apps()[..1], known(&[&first]), "whoever is in charge");
+        assert_eq!(site.apps()[..1], known(&[&first]), "no matter which is in charge");
         let text = |bytes| String::from_utf8_lossy(bytes).trim().to_owned();
         if told.status.success() { Ok(text(&told.stdout)) } else { Err(text(&told.stderr)) }
     });

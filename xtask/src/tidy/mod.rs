@@ -1,6 +1,10 @@
 //! Rules that no compiler checks.
 
 mod circles;
+mod documents;
+mod language;
+mod markdown;
+mod measurements;
 mod protocols;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +29,8 @@ pub(crate) fn run() -> Result<(), String> {
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         breaches.extend(circles::check(&name, &circles::sources(&folder, &files)?));
     }
+    breaches.extend(measurements::check(root)?);
+    breaches.extend(documents::check(root)?);
     if breaches.is_empty() { Ok(()) } else { Err(breaches.join("\n")) }
 }
 
@@ -86,6 +92,9 @@ fn check_file(root: &Path, file: &Path) -> Result<Vec<String>, String> {
         if !file.ends_with("tidy/mod.rs") && UNFINISHED.iter().any(|mark| line.contains(mark)) {
             breaches.push(format!("{name}:{}: unfinished code", number + 1));
         }
+        // That file has the list.
+        let phrase = (!file.ends_with("tidy/language.rs")).then(|| language::check_code(&name.to_string(), line));
+        breaches.extend(phrase.flatten().map(|what| format!("{name}:{}: {what}", number + 1)));
     }
     let wide = wide_comments(&text);
     breaches.extend(wide.map(|line| format!("{name}:{line}: a comment wider than {MAX_COMMENT} columns")));

@@ -1,6 +1,6 @@
 //! Why a text is not TOML: one fault, at the place where a person would look.
 //!
-//! The parser says it, but for two faults: a bracket that is not closed, which it notices where the next statement
+//! The parser says it, except for two faults: a bracket that is not closed, which it notices where the next statement
 //! begins, and a table that stands twice because its header has too few brackets.
 
 use super::tunables::{Kind, Section};

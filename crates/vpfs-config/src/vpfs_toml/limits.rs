@@ -173,7 +173,7 @@ fn max_hold(table: &Table<'_>, client_timeout: Option<Duration>) -> Duration {
 }
 
 /// The requests of OrangeFS carry little data. Those of NFS carry all that is written: 64 slots of 1 MiB, as servers
-/// give them to a client, and some more for whoever else is on the connection.
+/// give them to a client, and some more for others on the connection.
 fn request_bytes(table: &Table<'_>, servers: &[Server]) -> Bytes {
     if let Some(given) = table.number("request_bytes") {
         return Bytes(given);

@@ -12,7 +12,7 @@ use crate::schema::units::quote;
 pub struct Metrics {
     /// The address; one of the loopback, if there is no token.
     pub listen: SocketAddr,
-    /// The file with the secret that whoever reads metrics must send.
+    /// The file with the secret that readers of metrics must send.
     pub token: Option<PathBuf>,
 }
 

@@ -223,7 +223,7 @@ mod tests {
 
     const SIZE: Bytes = Bytes::mib(1);
 
-    /// What W is, but for comparisons, at the end of 5,000 requests of storage that serves two at a time.
+    /// What W is, apart from comparisons, at the end of 5,000 requests of storage that serves two at a time.
     fn after(least_ns: u64) -> u64 {
         let mut bound = Bound { window_ns: Bound::MIN_NS, ..Bound::new() };
         bound.set_least(least_ns);

@@ -36,7 +36,7 @@ impl Shares {
         None
     }
 
-    /// What was got by those in `share` beyond its part is not owed to others outside, but for `most` of its service:
+    /// What was got by those in `share` beyond its part is not owed to others outside, except `most` of its service:
     /// its clock goes on, as if it had been due to it. `app` is in it, and its next request has this tag by the clock
     /// of its own share, if nothing is queued there. Virtual time is `now`.
     pub(crate) fn limit_lead(

@@ -268,7 +268,7 @@ impl Coordinator {
         others.fold(1, |sum: usize, (_, peer)| sum.saturating_add(peer.speaks_for()))
     }
 
-    /// How long news takes from any server to any other, but for the time of messages. Zero within one group, where
+    /// How long news takes from any server to any other, without the time of messages. Zero within one group, where
     /// everybody tells everybody.
     pub fn news_delay(&self) -> Duration {
         let hops = 2 * (self.groups.levels() - 1);

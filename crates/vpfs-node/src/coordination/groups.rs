@@ -75,7 +75,7 @@ impl<const N: usize> From<[ServerId; N]> for Members {
     }
 }
 
-/// The groups as one server sees them. All calls are O(levels) or less, but for [`Groups::new`].
+/// The groups as one server sees them. All calls are O(levels) or less, except [`Groups::new`].
 #[derive(Clone, Debug)]
 pub struct Groups {
     members: Members,

@@ -25,7 +25,7 @@ impl Outputs<()> for Dispatched {
     fn event(&mut self, _: Time, _: Event) {}
 }
 
-/// One request at a time, but for the backup's.
+/// One request at a time, except the backup's.
 fn node() -> Node<()> {
     with_apps(empty())
 }

@@ -108,7 +108,7 @@ pub(super) async fn part(mut stream: Box<dyn Stream>, farewell: Frame) {
         stream.write_all(&bytes).await?;
         stream.shutdown().await
     };
-    // Whoever does not read it learns nothing.
+    // A peer that does not read it learns nothing.
     let _ = within(PATIENCE, parting).await;
 }
 

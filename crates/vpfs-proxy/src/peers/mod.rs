@@ -114,7 +114,7 @@ impl Askers {
 /// tokio runtime.
 ///
 /// # Errors
-/// If there is no key, it cannot be used, or nobody who has it can be reached there within seconds.
+/// If there is no key, it cannot be used, or no holder of it can be reached there within seconds.
 pub async fn connect_to_ask(peers: &Configured, server: ServerId) -> io::Result<Box<dyn Stream>> {
     let security = load(peers.security.clone()).await.map_err(io::Error::other)?;
     let (host, port) = &peers.addresses[server.index()];
@@ -190,7 +190,7 @@ impl Prepared {
         let unproven = accept::Unproven::new(addresses.len());
         let cluster = Cluster { names: servers, addresses, hello, clock, hosts, security, askers, unproven };
         if configured.security == PeerSecurity::None {
-            tracing::warn!("peers.security is none: whoever reaches the port of [peers] can change shares");
+            tracing::warn!("peers.security is none: anyone who reaches the port of [peers] can change shares");
         }
         let configured = configured.security.clone();
         Ok(Some(Self { askers: Askers(asking), mesh, cluster: Arc::new(cluster), configured, sockets, missing }))

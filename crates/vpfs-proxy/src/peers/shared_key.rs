@@ -32,7 +32,7 @@ pub(super) fn key_pair(secret: &[u8; LEN], provider: &CryptoProvider) -> Result<
     Ok(Arc::new(CertifiedKey::new(vec![public], key)))
 }
 
-/// Accepts whoever proves to have the private key of one public key.
+/// Accepts peers that prove to have the private key of one public key.
 #[derive(Debug)]
 pub(super) struct OneKey {
     public: CertificateDer<'static>,

@@ -27,7 +27,7 @@ use peers::{Fate, Peer, Points, client, server};
 use process::{PROXY, Process, SERVER};
 use record::Trace;
 
-/// Where nothing stalls, whoever is not done after this time has been forgotten.
+/// Where nothing stalls, a client that is not done after this time has been forgotten.
 const BOUND: Duration = Duration::from_secs(60);
 /// A connection that is neither served nor closed after this time hangs: longer than all limits together.
 const FOREVER: Duration = Duration::from_secs(3600);

@@ -22,8 +22,8 @@ async fn passes(front: &Front, host: [u8; 4]) -> bool {
     claimer_server.tag().await == Tag(1)
 }
 
-/// Symptom: a client that set the hint of servers took all slots, at no charge. Cause: the hint was believed, whoever
-/// sent it.
+/// Symptom: a client that set the hint of servers took all slots, at no charge. Cause: the hint was believed, no matter
+/// who sent it.
 #[tokio::test]
 async fn a_server_is_believed_at_its_address_only() {
     let log = Log::of(Level::WARN);

@@ -26,7 +26,7 @@ fn judge(requester: Requester, request: &[u8]) -> (bool, bool) {
     (submitted.is_some(), actions.contains(&Action::ClaimsServer))
 }
 
-/// Held, whoever sends it, and nothing unusual.
+/// Held for every sender, and nothing unusual.
 #[track_caller]
 fn assert_held(request: &[u8]) {
     assert_eq!([CLIENT, Requester::Server].map(|who| judge(who, request)), [(true, false); 2]);

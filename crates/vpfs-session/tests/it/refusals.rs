@@ -21,7 +21,7 @@ fn denied(tag: i32, op: Op) -> Vec<u8> {
     reply(tag, Reply::error(op, Status::error(Errno::EACCES)))
 }
 
-/// One iterate-handles for 2,000 handles crashes a server, whoever sends it.
+/// One iterate-handles for 2,000 handles crashes a server, from any sender.
 #[test]
 fn administration_is_refused_as_a_server_would() {
     let mut wire = wire(RESTRICTED);

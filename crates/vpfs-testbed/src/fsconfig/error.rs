@@ -1,4 +1,4 @@
-//! Why a configuration cannot be used, for whoever wrote it.
+//! Why a configuration cannot be used, for its author.
 
 /// Why a configuration cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

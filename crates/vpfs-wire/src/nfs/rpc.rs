@@ -52,7 +52,7 @@ pub enum Credential<'a> {
     Sys(SysCredential<'a>),
     /// A security context.
     Gss(GssCredential<'a>),
-    /// Nobody, or nobody who can be known: other flavours, and credentials that servers reject.
+    /// Nobody, or nobody known: other flavours, and credentials that servers reject.
     Unknown,
 }
 

@@ -1,4 +1,4 @@
-//! A reload whose outcome whoever asks for it learns, which no signal and no version of systemd tells.
+//! A reload that tells its outcome, which no signal and no version of systemd tells.
 //!
 //! The one who asks listens at a socket where proxies have theirs, and sends SIGHUP; after each reload a proxy sends
 //! the outcome to the socket with its process id, if there is one.

@@ -209,7 +209,7 @@ fn directories_that_are_not_those_of_the_classes_are_refused() {
     let (disk, flash, away) = (overlay.path("disk"), overlay.path("flash"), overlay.path("away"));
     let mut are_refused = |why: &str| {
         let join = ["layout", "join", "src/out/a", "--regions", "regions.toml"];
-        for refused in [overlay.check(&["--mend"]), output(&mut overlay.command(&join))] {
+        for refused in [overlay.check(&["--fix"]), output(&mut overlay.command(&join))] {
             assert!(String::from_utf8_lossy(&refused.stderr).contains(why), "{refused:?}");
         }
         let refused = overlay.try_mount(&["--regions", "regions.toml"]).expect_err("it is refused");
@@ -293,7 +293,7 @@ fn check_tells_what_is_wrong_and_mends_what_can_be() {
     for name in ["kept", "gone", "broken", "foreign"] {
         fs::write(overlay.path("mnt/out").join(name), vec![1; 150_000]).expect("it is written");
     }
-    assert!(String::from_utf8_lossy(&overlay.check(&["--mend"]).stderr).contains("is in use; unmount it first"));
+    assert!(String::from_utf8_lossy(&overlay.check(&["--fix"]).stderr).contains("is in use; unmount it first"));
     overlay.unmount();
     let source = overlay.path("src/out");
     run(Command::new("cp").arg("-a").arg(source.join("kept")).arg(source.join("copy")));
@@ -316,15 +316,15 @@ fn check_tells_what_is_wrong_and_mends_what_can_be() {
     }
     assert_eq!(found.status.code(), Some(1));
     // What is left of "gone" could be that of "broken": nothing is removed while a map cannot be read.
-    let mended = overlay.check(&["--mend"]);
-    assert!(String::from_utf8_lossy(&mended.stderr).contains("8 findings must be mended by hand"), "{mended:?}");
+    let fixed = overlay.check(&["--fix"]);
+    assert!(String::from_utf8_lossy(&fixed.stderr).contains("8 findings must be fixed by hand"), "{fixed:?}");
     assert_eq!(count(&overlay.path("disk")), 4);
     overlay.mount(&["--regions", "regions.toml"]);
     assert_eq!(fs::read(overlay.path("mnt/out/link")).expect("it is read"), vec![1; 150_000]);
     assert!(fs::read(overlay.path("mnt/out/broken")).is_err());
     overlay.unmount();
     ["broken", "copy"].iter().for_each(|name| fs::remove_file(source.join(name)).expect("it is removed"));
-    assert!(overlay.check(&["--mend"]).status.success());
+    assert!(overlay.check(&["--fix"]).status.success());
     assert_eq!(count(&overlay.path("disk")), 2);
 }
 
@@ -442,14 +442,14 @@ fn killed_daemons_lose_nothing_that_was_synced() {
             assert!(read.len() >= bytes.len() && read[..bytes.len()] == bytes[..], "round {round}: {name} lost data");
         }
         overlay.unmount();
-        let checked = overlay.check(&["--mend"]);
+        let checked = overlay.check(&["--fix"]);
         assert!(checked.status.success(), "round {round}: {checked:?}");
         let clean = overlay.check(&[]);
         assert!(String::from_utf8_lossy(&clean.stdout).contains(" 0 findings"), "round {round}: {clean:?}");
         for entry in fs::read_dir(overlay.path("src/out")).expect("a directory").flatten() {
             fs::remove_file(entry.path()).expect("it is removed");
         }
-        assert!(overlay.check(&["--mend"]).status.success());
+        assert!(overlay.check(&["--fix"]).status.success());
     }
 }
 

@@ -265,7 +265,7 @@ impl DeviceTimes {
         (0..CLASSES).map(of).filter(|learned| learned.cost_ns > 0 || learned.alone_ns > 0).collect()
     }
 
-    /// Continues from what was known before a restart, but for classes whose cost is set. The storage may be another
+    /// Continues from what was known before a restart, except for classes whose cost is set. The storage may be another
     /// one now: such a cost is a guess again after surprises, and is not proven until one more window confirms it. A
     /// cost of a class that is not the latest of bulk (`bulk`) is a guess, as no window may ever reveal it.
     pub(super) fn remember(&mut self, learned: &[LearnedCost], bulk: Option<(OpKind, Bytes)>) {

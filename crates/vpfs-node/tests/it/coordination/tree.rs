@@ -1,4 +1,4 @@
-//! Servers in groups of several levels: everything reaches everybody once, whoever comes and goes.
+//! Servers in groups of several levels: everything reaches everybody once, while servers come and go.
 //!
 //! `VPFS_SEED=n` runs seed n alone; each test prints the seeds it runs before it runs them.
 

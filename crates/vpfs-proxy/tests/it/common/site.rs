@@ -189,7 +189,7 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    /// `text` is the configuration but for servers and listeners.
+    /// `text` is the configuration without servers and listeners.
     pub(crate) async fn start(text: &str) -> Self {
         let server = FakeServer::start().await;
         let network = Network::before(server.address());

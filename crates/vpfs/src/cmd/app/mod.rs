@@ -50,7 +50,7 @@ struct Rm {
     #[arg(add = super::asking::candidates::apps())]
     name: String,
 
-    /// Remove the whole set of this name, whoever pushed it
+    /// Remove the whole set of this name, no matter who pushed it
     #[arg(long)]
     set: bool,
 

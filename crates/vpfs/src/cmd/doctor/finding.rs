@@ -15,7 +15,7 @@ pub(in crate::cmd) struct Finding {
     pub(super) result: Verdict,
     /// What is so.
     finding: String,
-    /// How to mend it; empty if nothing has to be done.
+    /// How to fix it; empty if nothing has to be done.
     fix: String,
 }
 
@@ -91,7 +91,7 @@ impl Check {
 pub(in crate::cmd) fn table(findings: &[Finding]) -> Table {
     let mut table = Table::new();
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(["check", "result", "what is so", "how to mend it"]);
+    table.set_header(["check", "result", "what is so", "how to fix it"]);
     for Finding { check, result, finding, fix } in findings {
         let lines = |text: &str| text.lines().map(plain).collect::<Vec<_>>().join("\n");
         table.add_row([(*check).to_owned(), result.name().to_owned(), lines(finding), lines(fix)]);

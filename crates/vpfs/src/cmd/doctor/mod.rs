@@ -1,4 +1,4 @@
-//! `vpfs doctor`: what is wrong with a deployment, and how to mend it.
+//! `vpfs doctor`: what is wrong with a deployment, and how to fix it.
 
 mod cluster;
 mod finding;
@@ -25,7 +25,7 @@ use finding::{Check, Finding, Verdict};
 
 pub(super) use finding::table;
 
-/// Check a deployment, and say how to mend what is wrong
+/// Check a deployment, and say how to fix what is wrong
 ///
 /// Reads the configuration, asks the servers and the proxies, and looks at this host: clients that are connected to
 /// servers past their proxies, file descriptors, the packet filter, the state directory, the memory of an NFS server.

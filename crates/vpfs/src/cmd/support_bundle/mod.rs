@@ -1,4 +1,4 @@
-//! `vpfs support-bundle`: one file for whoever helps.
+//! `vpfs support-bundle`: one file for people who help.
 
 mod secrets;
 
