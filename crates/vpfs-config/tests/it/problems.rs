@@ -36,10 +36,7 @@ fn unknown_keys_suggest_the_near_one_or_list_all() {
 #[test]
 fn what_is_meant_is_said() {
     for (text, said) in [
-        (
-            "[[apps]]\nname = \"a\"",
-            "f:9: apps: found a list; did you mean [[app]]? There is also [apps]: ",
-        ),
+        ("[[apps]]\nname = \"a\"", "f:9: apps: found a list; did you mean [[app]]? There is also [apps]: "),
         ("[[servers]]", "servers: unknown key; did you mean [[server]]?"),
         ("[[shedulers]]", "shedulers: unknown key; did you mean [scheduler]?"),
         ("[[scheduler]]\ndepth = 1", "f:9: scheduler: found a list; write it as a table, [scheduler]"),

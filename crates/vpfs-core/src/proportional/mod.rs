@@ -1,8 +1,8 @@
 //! Weighted proportional fairness of measured service: bulk goes at one rate, which stands where one percent more for
 //! bulk would cost the others one percent, all weighted. This goes beyond the papers.
 //!
-//! - **Bulk** is whoever has much pending: at least half of the largest. The others are *interactive*, and their
-//!   requests go at once.
+//! - **Bulk** is an application that has much pending: at least half of the largest. The others are *interactive*, and
+//!   their requests go at once.
 //! - **The rate** of bulk, and how much of it may be in the storage, is all that is decided; [`law`] decides it from
 //!   what was served and how long the others waited. Nothing is known of the storage, and nothing is learned about
 //!   what requests cost.
