@@ -7,12 +7,32 @@ use std::net::{IpAddr, SocketAddr};
 /// The address that a connection comes from, and where it ends.
 type Ends = (IpAddr, SocketAddr);
 
-/// A warning if some connections of both loads come from the same address to the same listener.
+/// What may keep a proxy from telling both loads apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Doubt {
+    /// Nothing tells them apart: the warning.
+    Same(String),
+    /// Only their users do, which counts by the proxy's configuration: how to make it count.
+    Users(String),
+}
+
+/// A doubt if some connections of both loads come from the same address to the same listener.
 ///
 /// By default a proxy makes an application of each client host, so both loads are one and nothing protects one of them
-/// from the other.
-pub(super) fn warning(small: &BTreeSet<Ends>, large: &BTreeSet<Ends>) -> Option<String> {
+/// from the other. With NFS, and by `apps.auto`, users may be told apart; a client cannot know whether they are.
+pub(super) fn doubt(small: &BTreeSet<Ends>, large: &BTreeSet<Ends>, users: [u32; 2]) -> Option<Doubt> {
     let &(address, listener) = small.intersection(large).next()?;
+    if users[0] != users[1] {
+        return Some(Doubt::Users(format!(
+            "both loads connect from {address} to {listener} and differ by their users, {} and {}: two applications \
+             with auto = \"uid\" in [apps], as `vpfs init --nfs` writes, or an [[app]] for each; `vpfs top` shows them",
+            users[0], users[1]
+        )));
+    }
+    Some(Doubt::Same(warning(address, listener)))
+}
+
+fn warning(address: IpAddr, listener: SocketAddr) -> String {
     let mut text = format!(
         "warning: both loads connect from {address} to {listener}, so a proxy there takes them for one application and \
          does\n  not protect one from the other. \"kept\" will say nothing about vpfs. Run it again with"
@@ -30,7 +50,7 @@ pub(super) fn warning(small: &BTreeSet<Ends>, large: &BTreeSet<Ends>) -> Option<
     for (option, meaning) in ways {
         let _ = write!(text, "\n    {option:<40} {meaning}");
     }
-    Some(text + "\n  (Without proxies there is nothing to tell apart, and this measures what there is to gain.)")
+    text + "\n  (Without proxies there is nothing to tell apart, and this measures what there is to gain.)"
 }
 
 #[cfg(test)]
@@ -46,6 +66,10 @@ mod tests {
     #[test]
     fn loads_of_one_address_at_one_listener_are_one_application() {
         let small = ends("127.0.0.1", [5334, 5335]);
+        let warning = |small: &BTreeSet<Ends>, large: &BTreeSet<Ends>| match doubt(small, large, [1000, 1000])? {
+            Doubt::Same(text) => Some(text),
+            Doubt::Users(text) => panic!("{text}"),
+        };
         let text = warning(&small, &small).unwrap();
         assert!(text.contains("from 127.0.0.1 to 127.0.0.1:5334"), "{text}");
         assert!(text.contains("--bind 127.0.0.2 --large-bind 127.0.0.3"), "{text}");
@@ -55,5 +79,13 @@ mod tests {
         assert!(!text.contains("127.0.0.2"), "{text}");
         assert_eq!(warning(&small, &ends("127.0.0.2", [5334, 5335])), None);
         assert_eq!(warning(&small, &ends("127.0.0.1", [5434, 5435])), None);
+    }
+
+    /// With what `vpfs init --nfs` writes, loads of two users were said to be one application; `vpfs top` showed two.
+    #[test]
+    fn loads_of_two_users_may_be_two_applications() {
+        let ends = ends("127.0.0.1", [2050, 2050]);
+        let Some(Doubt::Users(text)) = doubt(&ends, &ends, [1000, 1001]) else { panic!("it is not certain") };
+        assert!(text.contains("1000 and 1001") && text.contains("auto = \"uid\""), "{text}");
     }
 }

@@ -12,6 +12,7 @@ use vpfs_testbed::load::measure::Report;
 use vpfs_testbed::load::run::{RunError, RunHandle, RunOptions};
 use vpfs_testbed::load::table::{Pair, kept, side_by_side};
 
+use super::apart::Doubt;
 use super::application::{Application, run};
 use super::progress::{self, ProgressLine};
 use super::target::Target;
@@ -202,10 +203,18 @@ async fn measure(
     // The last run of the large one: it made the directory, so it removes that.
     let other = large.prepare().await?;
     let first = small.prepare().await?;
-    let warning = apart::warning(&first.ends(), &other.ends());
-    if let Some(warning) = &warning {
-        eprintln!("vpfs: {warning}");
-    }
+    let users = [small.options.client.uid, large.options.client.uid];
+    let warning = match apart::doubt(&first.ends(), &other.ends(), users) {
+        Some(Doubt::Same(warning)) => {
+            eprintln!("vpfs: {warning}");
+            Some(warning)
+        }
+        Some(Doubt::Users(note)) => {
+            eprintln!("vpfs: {note}");
+            None
+        }
+        None => None,
+    };
     let small_alone = run(first, "small alone (run 1 of 3)", line).await?;
     let large_title = "large alone (run 2 of 3)";
     let large_alone = if large.plan.read {
