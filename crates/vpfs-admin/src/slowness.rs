@@ -34,7 +34,8 @@ fn tell(server: &str, change: Option<Change>) {
         Some(Change::Slower(factor)) => tracing::warn!(
             server,
             factor = format!("{factor:.1}"),
-            "the storage is slower than it was: the same requests take longer; look for a failing disk, a rebuild, a full cache"
+            "the storage is slower than it was: requests of applications that have it to themselves take longer; look for \
+             a failing disk, a rebuild, a full cache, the network to it"
         ),
         Some(Change::Back) => tracing::info!(server, "the storage is as fast as it was"),
         None => {}
@@ -60,9 +61,8 @@ struct Slowness {
 impl Slowness {
     /// Half a minute: what is over sooner is no news for an administrator.
     const LOOKS: u32 = 3;
-    /// It is back below this factor. Beside other requests, disks that were as fast as ever took 1.8 times as long
-    /// (docs/decisions/0010-watching.md).
-    const BACK: f64 = 2.0;
+    /// It is back below this factor.
+    const BACK: f64 = 1.5;
 
     /// Requests took `factor` times as long as at best since the last look in which there were any.
     fn look(&mut self, factor: f64) -> Option<Change> {
@@ -94,8 +94,8 @@ mod tests {
 
     #[test]
     fn what_is_short_or_in_between_changes_nothing() {
-        assert_eq!(changes(&[3.0, 3.0, 1.0, 3.0, 3.0, 2.4, 3.0, 9.0]), []);
-        let flapping = [3.0, 3.0, 3.0, 2.4, 2.6, 2.1, 1.9, 1.9, 2.2, 1.9, 2.6];
+        assert_eq!(changes(&[3.0, 3.0, 1.0, 3.0, 3.0, 1.9, 3.0, 9.0]), []);
+        let flapping = [3.0, 3.0, 3.0, 1.9, 2.1, 1.6, 1.4, 1.4, 1.7, 1.4, 2.1];
         assert_eq!(changes(&flapping), [(2, Change::Slower(3.0))]);
     }
 }

@@ -31,6 +31,7 @@ pub(crate) fn status(apps: &[&str]) -> Status {
             holder: "10.0.0.9".into(),
             connections: Used { now: 60, limit: 64 },
         }],
+        observed: None,
         unstored: 3 << 30,
     }
 }
@@ -90,7 +91,7 @@ fn snapshot(apps: &[&str]) -> Snapshot {
 
 /// Reads that take twice as long as at best, and wait for half of that, since ten seconds.
 fn times() -> StorageTimes {
-    let quiet = Some(Quiet { time: SECOND, own: SECOND });
+    let quiet = Some(Quiet { time: SECOND, own: SECOND, processor_wait: Duration::ZERO });
     let slower_since = Some(Time::from_millis(50_000));
     let (op, size) = (OpKind::Read, Bytes(1 << 20));
     StorageTimes {
@@ -99,7 +100,9 @@ fn times() -> StorageTimes {
         situation: Situation::Alone,
         requests: 2,
         time: 4 * SECOND,
-        own: 2 * SECOND,
+        behind: 2 * SECOND,
+        processor: SECOND / 2,
+        slower: SECOND / 2,
         quiet,
         slower_since,
     }

@@ -128,7 +128,7 @@ pub struct AppAccount {
     pub held: Duration,
     /// How those that are alike fared in the storage.
     pub in_storage: Alike,
-    /// Whom they waited for there.
+    /// For whom the storage worked while they were there.
     pub behind_in_storage: WaitedFor,
     /// Its requests that were released: they waited for their clients.
     pub released: u64,
@@ -227,14 +227,14 @@ impl Accounts {
     }
 
     /// A request goes to the storage, which `rule` held last.
-    pub(crate) fn on_dispatch<W>(&mut self, now: Time, request: &Entry<W>, rule: Rule) {
+    pub(crate) fn on_dispatch<W>(&mut self, now: Time, request: &mut Entry<W>, rule: Rule) {
         let Entry { app, op, arrived, .. } = *request;
         let admitted = request.admitted.min(now);
         let behind = if admitted < now { self.turns.at(admitted, now) } else { None };
         self.turns.note(now, Some(app));
         self.parts.on_dispatch(now, app);
         let inside = self.account(app).inside();
-        self.departures.on_enter(now, inside == 0);
+        request.entered = self.departures.on_enter(now, app, inside == 0);
         let account = self.account(app);
         let activity = account.of(op);
         (activity.queued, activity.outstanding) = (activity.queued - 1, activity.outstanding + 1);
@@ -245,13 +245,15 @@ impl Accounts {
 
     /// A request leaves the storage; then call [`Accounts::on_gone`].
     pub(crate) fn on_leave(&mut self, now: Time, leaving: &Leaving) {
-        let Leaving { app, op, dispatched, paused, served } = *leaving;
-        let is_last = self.account(app).inside() == 1;
-        let stay = self.departures.on_leave(now, leaving, is_last);
+        let Leaving { app, op, dispatched, paused, served, .. } = *leaving;
+        let account = self.account(app);
+        let is_last = account.inside() == 1;
+        let quiet = served.and_then(|bytes| account.in_storage.quiet((op, bytes)));
+        let stay = self.departures.on_leave(now, leaving, quiet.map(|quiet| quiet.own), is_last);
         let account = self.account(app);
         account.waits[Rule::Pace as usize] += paused.min(now.since(dispatched));
         if let Some(behind) = stay.behind {
-            account.behind_in_storage.add(behind, stay.time - stay.own);
+            account.behind_in_storage.add(behind, stay.ahead);
         }
         if let Some(bytes) = served {
             account.in_storage.add(now, (op, bytes), &stay);
@@ -288,6 +290,11 @@ impl Accounts {
     /// The part of the storage's time that is due to it now, if it has requests.
     pub(crate) fn part_of(&self, app: AppId) -> f64 {
         self.parts.part(app)
+    }
+
+    /// Messages wait for a processor of the proxy's host for so long, from now on.
+    pub(crate) fn set_processor_wait(&mut self, wait: Duration) {
+        self.departures.processor_wait = wait;
     }
 
     /// How long anything was in the storage, until now.

@@ -209,6 +209,14 @@ impl<W> Node<W> {
         self.scheduler.set_clock(ahead_ns);
     }
 
+    /// A message waits for a processor of the driver's host for so long on the mean, from when it can be read until
+    /// somebody reads it. Call each second or so; what that explains of requests' times is not the storage's.
+    pub fn set_processor_wait(&mut self, wait: Duration) {
+        if let Some(accounts) = &mut self.accounts {
+            accounts.set_processor_wait(wait);
+        }
+    }
+
     /// As messages and timeouts may change it. O(peers), so not for each message if nothing depends on it.
     fn renew_reach(&mut self, now: Time) {
         if !self.sums.is_empty() {

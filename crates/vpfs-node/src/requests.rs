@@ -5,7 +5,7 @@ use std::time::Duration;
 use slab::Slab;
 use vpfs_core::{AppId, Dispatch, OpKind, Pieces, RequestId, Rule, SlotCost, Time};
 
-use crate::in_storage::Leaving;
+use crate::in_storage::{Entered, Leaving};
 
 /// The identity of a request at its node; no later request has the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,6 +32,7 @@ pub(crate) struct Entry<W> {
     /// When the scheduler took it: later than it arrived if it was held for its application's cap; never, until then.
     pub(crate) admitted: Time,
     pub(crate) dispatched: Time,
+    pub(crate) entered: Entered,
     /// Between the pieces in which it is sent.
     pub(crate) paused_ns: u64,
     pub(crate) state: State,
@@ -62,8 +63,8 @@ pub(crate) struct Requests<W> {
 impl<W> Entry<W> {
     /// It leaves the storage, `served` as a whole with so many bytes, or otherwise.
     pub(crate) fn leaving(&self, served: Option<u64>) -> Leaving {
-        let Self { app, op, dispatched, paused_ns, .. } = *self;
-        Leaving { app, op, dispatched, paused: Duration::from_nanos(paused_ns), served }
+        let Self { app, op, dispatched, entered, paused_ns, .. } = *self;
+        Leaving { app, op, dispatched, entered, paused: Duration::from_nanos(paused_ns), served }
     }
 }
 
@@ -82,6 +83,7 @@ impl<W> Requests<W> {
             arrived: now,
             admitted: now,
             dispatched: now,
+            entered: Entered::default(),
             paused_ns: 0,
             state: State::Queued,
             serial,
@@ -126,7 +128,7 @@ impl<W> Requests<W> {
     }
 
     /// An exempt request goes to the storage.
-    pub(crate) fn pass(&mut self, now: Time, key: RequestKey) -> (&Entry<W>, Dispatch) {
+    pub(crate) fn pass(&mut self, now: Time, key: RequestKey) -> (&mut Entry<W>, Dispatch) {
         let id = self.id(key);
         let entry = &mut self.entries[id.index()];
         entry.dispatched = now;
@@ -143,7 +145,7 @@ impl<W> Requests<W> {
     }
 
     /// The scheduler dispatches a request.
-    pub(crate) fn dispatch(&mut self, now: Time, dispatch: &Dispatch) -> (RequestKey, &Entry<W>) {
+    pub(crate) fn dispatch(&mut self, now: Time, dispatch: &Dispatch) -> (RequestKey, &mut Entry<W>) {
         let id = dispatch.id;
         let entry = &mut self.entries[id.index()];
         (entry.state, entry.dispatched) = (State::Dispatched, now);

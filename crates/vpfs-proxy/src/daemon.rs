@@ -29,6 +29,7 @@ use crate::names::{Environment, Names};
 use crate::observer::{self, Observer, Ports};
 use crate::outbox::Outbox;
 use crate::peers::{Askers, Peers, PeersError, Prepared};
+use crate::processor_wait;
 use crate::pushes::Pushes;
 use crate::secrets::check_secrets;
 use crate::sets_file::SetsFile;
@@ -161,6 +162,7 @@ impl Daemon {
         let ports = peers.as_ref().map(|peers: &Peers| ("peers", peers.strangers()));
         let ports = Ports::new(Mutex::new(ports.into_iter().collect()));
         timers.spawn(clock.follow_wall());
+        timers.spawn(processor_wait::watch(shared.gates.clone()));
         for (gate, incoming) in shared.gates.iter().zip(incoming) {
             timers.spawn(deliver(Arc::clone(gate), incoming));
             let gate = Arc::clone(gate);

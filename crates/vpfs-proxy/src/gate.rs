@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, watch};
 use vpfs_config::{AppEntry, AppTable, Config, Share};
@@ -107,6 +108,11 @@ impl Gate {
             gate.set_app(app, entry);
         }
         gate
+    }
+
+    /// Messages wait for a processor for so long on the mean.
+    pub(crate) fn set_processor_wait(&self, wait: Duration) {
+        self.lock().node.set_processor_wait(wait);
     }
 
     /// What the policy has learned, for the next process.
@@ -366,8 +372,6 @@ pub(crate) async fn deliver(gate: Arc<Gate>, mut incoming: mpsc::Receiver<Incomi
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     /// What systemd's watchdog depends on.

@@ -37,6 +37,7 @@ mod patience;
 mod peers;
 mod pipes;
 mod places;
+mod processor_wait;
 mod pushes;
 mod read_buffers;
 mod requests;

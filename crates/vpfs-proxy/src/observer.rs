@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use vpfs_config::Charge;
-use vpfs_core::{AppId, Time};
+use vpfs_core::{AppId, PolicyKind, Time};
 use vpfs_node::{AppTotals, PeerService, Snapshot};
 
 use crate::budget::Used;
@@ -61,6 +61,8 @@ pub struct Status {
     pub peers: Vec<PeerReport>,
     /// Hosts that hold many connections, at most four per port.
     pub holders: Vec<HolderReport>,
+    /// The policy that the configuration has, if it only observes and requests pass as with `fifo`.
+    pub observed: Option<PolicyKind>,
     /// Bytes of files that this host has in memory and on no disk yet.
     pub unstored: u64,
 }
@@ -148,6 +150,7 @@ impl Observer {
             apps,
             peers,
             holders: self.holders(),
+            observed: self.shared.rules().observed,
             unstored: unstored(),
         }
     }

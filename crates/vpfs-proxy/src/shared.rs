@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use vpfs_config::{Account, AppTable, Client, Config, HostSet, Identify, Identity, Program, PushedApps};
-use vpfs_core::{AppId, OpKind};
+use vpfs_core::{AppId, OpKind, PolicyKind};
 use vpfs_session::Requester;
 
 use crate::clock::Clock;
@@ -65,6 +65,8 @@ pub(crate) struct Rules {
     servers: HostSet,
     /// Whether clients may administer servers.
     may_manage: bool,
+    /// The policy that holds nothing, if requests only pass.
+    pub(crate) observed: Option<PolicyKind>,
     pub(crate) limits: DaemonLimits,
 }
 
@@ -81,6 +83,7 @@ impl Rules {
             identify: config.resolve_with(known, accounts).with(pushed),
             servers: config.resolve_servers(known),
             may_manage: config.trust.may_manage,
+            observed: config.scheduler.observed,
             limits: (&config.limits).into(),
         }
     }

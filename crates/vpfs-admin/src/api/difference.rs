@@ -29,7 +29,7 @@ impl App {
             let before = earlier.in_storage.iter().find(|before| found.is_like(before));
             let best = before.filter(|before| before.quiet_seconds.is_some_and(|best| !found.is_better(best)));
             if let Some(best) = best {
-                (found.quiet_seconds, found.quiet_own_seconds) = (best.quiet_seconds, best.quiet_own_seconds);
+                found.quiet_seconds = best.quiet_seconds;
             }
         }
     }
@@ -151,6 +151,8 @@ fn count_storage(storage: &mut Vec<Storage>, others: &[Storage], sign: f64) {
                 found.requests = counted(found.requests, other.requests, sign);
                 found.seconds += sign * other.seconds;
                 found.own_seconds += sign * other.own_seconds;
+                found.lost_to_processor_seconds += sign * other.lost_to_processor_seconds;
+                found.lost_to_storage_seconds += sign * other.lost_to_storage_seconds;
             }
             None if sign > 0.0 => storage.push(other.clone()),
             None => {}

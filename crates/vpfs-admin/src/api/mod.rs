@@ -7,15 +7,17 @@ mod span;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use vpfs_core::{Learned, OpKind, Rule, Time};
+use vpfs_core::{Learned, OpKind, PolicyKind, Rule, Time};
 use vpfs_node::{Activity, AppSnapshot, Situation, StorageTimes, WaitedFor};
 use vpfs_proxy::{AppStatus, HolderReport, ServerStatus, Used};
 
-pub use slower::{Best, Slower};
+pub use slower::Slower;
 pub use span::{AtServer, Span};
 
 /// Stands for applications that have no place of their own: no name has parentheses.
 pub const OTHERS: &str = "(others)";
+/// Follows the name of a policy that holds nothing, as `mode` is "observe".
+pub const OBSERVED: &str = " (observed)";
 
 /// A daemon at one moment. Counters begin with its start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -63,7 +65,7 @@ pub struct Usage {
 pub struct Server {
     /// Its name.
     pub server: String,
-    /// The policy in force.
+    /// The policy in force; of one that is only observed, while requests pass as with `fifo`, "isolation (observed)".
     pub policy: String,
     /// Requests that wait.
     pub queued: u64,
@@ -117,7 +119,7 @@ pub struct App {
     pub waits: Waits,
     /// Behind whose requests they waited in vpfs; "(others)" are those beyond eight.
     pub behind: Vec<Behind>,
-    /// Behind whose requests they waited in the storage.
+    /// For whose requests the storage worked while they were there and until these left.
     pub behind_in_storage: Vec<Behind>,
     /// How requests that are alike fared in the storage, at most twelve kinds.
     pub in_storage: Vec<Storage>,
@@ -195,8 +197,9 @@ pub struct Storage {
     pub op: String,
     /// The least size in bytes, a power of two; all are below twice that. Zero for metadata.
     pub size_bytes: u64,
-    /// Who else was in the storage meanwhile: `alone` if nobody, `beside` others for some time, or `pieces` if they
-    /// were sent in pieces, of which the time between them does not count.
+    /// Who else was in the storage: `alone` if others for at most a tenth of their time there and of the second before,
+    /// `beside` others for longer, or `pieces` if they were sent in pieces, of which the time between them does not
+    /// count.
     pub situation: String,
     /// Those that were served.
     pub requests: u64,
@@ -204,11 +207,15 @@ pub struct Storage {
     pub seconds: f64,
     /// What of it was their own: without the time in which the storage worked for those that left it before.
     pub own_seconds: f64,
-    /// The least mean time that a window of them ever took; `null` while that is not known.
+    /// What of it they waited for a processor of the proxy's host, as far as the best is known.
+    #[serde(default)]
+    pub lost_to_processor_seconds: f64,
+    /// What of it is because the storage has become slower, which only requests that are `alone` can tell.
+    #[serde(default)]
+    pub lost_to_storage_seconds: f64,
+    /// The least mean time that a window of them ever took while they were `alone`; `null` while that is not known.
     pub quiet_seconds: Option<f64>,
-    /// The same of what was their own.
-    pub quiet_own_seconds: Option<f64>,
-    /// For how long the storage has taken two and a half times as long for them; `null` if it is not.
+    /// For how long the storage has taken two and a half times as long for them; `null` if it does not.
     pub slower_seconds: Option<f64>,
 }
 
@@ -242,7 +249,7 @@ impl From<&vpfs_proxy::Status> for Status {
             connections: status.connections.into(),
             unstored_bytes: status.unstored,
             holders: status.holders.iter().map(Holder::from).collect(),
-            servers: status.servers.iter().map(|server| Server::new(server, &status.apps)).collect(),
+            servers: status.servers.iter().map(|server| Server::new(server, status)).collect(),
         }
     }
 }
@@ -260,17 +267,18 @@ impl From<Used> for Usage {
 }
 
 impl Server {
-    fn new(server: &ServerStatus, names: &[AppStatus]) -> Self {
+    fn new(server: &ServerStatus, status: &vpfs_proxy::Status) -> Self {
         let ServerStatus { name, refused_connections, snapshot } = server;
         let bulk = match &snapshot.learned {
             Some(Learned::Isolation(learned)) => &learned.bulk_flows[..],
             _ => &[],
         };
         // An application that is newer than the names appears next time.
-        let app = |app: &AppSnapshot| App::new(names, snapshot.at, app, bulk.contains(&app.app));
+        let app = |app: &AppSnapshot| App::new(&status.apps, snapshot.at, app, bulk.contains(&app.app));
+        let policy = status.observed.map_or_else(|| snapshot.policy.name().to_owned(), observed);
         Self {
             server: name.clone(),
-            policy: snapshot.policy.name().to_owned(),
+            policy,
             queued: snapshot.queued as u64,
             outstanding: snapshot.outstanding as u64,
             busy_seconds: snapshot.busy.as_secs_f64(),
@@ -280,6 +288,11 @@ impl Server {
             apps: snapshot.apps.iter().filter_map(app).collect(),
         }
     }
+}
+
+/// How a policy is named that holds nothing.
+fn observed(kind: PolicyKind) -> String {
+    format!("{}{OBSERVED}", kind.name())
 }
 
 /// Parts per million as a part of one.
@@ -361,9 +374,10 @@ impl Storage {
             situation: situation.to_owned(),
             requests: times.requests,
             seconds: times.time.as_secs_f64(),
-            own_seconds: times.own.as_secs_f64(),
+            own_seconds: times.time.saturating_sub(times.behind).as_secs_f64(),
+            lost_to_processor_seconds: times.processor.as_secs_f64(),
+            lost_to_storage_seconds: times.slower.as_secs_f64(),
             quiet_seconds: times.quiet.map(|quiet| quiet.time.as_secs_f64()),
-            quiet_own_seconds: times.quiet.map(|quiet| quiet.own.as_secs_f64()),
             slower_seconds: times.slower_since.map(|since| now.since(since).as_secs_f64()),
         }
     }

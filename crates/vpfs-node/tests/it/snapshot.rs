@@ -158,11 +158,11 @@ fn who_waits_for_whom_inside_the_storage() {
     let [small, large] = [SMALL, LARGE].map(|app| storage.account(app));
     let [before, after] = [&alone, &small].map(|account| times(account, Situation::Alone));
     let quiet = before.quiet.unwrap();
-    assert_eq!((quiet.time, quiet.own, before.own), (MS, MS, before.time), "alone, all is its own");
+    assert_eq!((quiet.time, quiet.own, before.behind), (MS, MS, Duration::ZERO), "alone, all is its own");
     assert_eq!(after.quiet, before.quiet);
     let beside = times(&small, Situation::Beside);
     let requests = u32::try_from(beside.requests).unwrap();
-    assert_eq!((requests, beside.own, beside.slower_since), (1000, requests * MS, None));
+    assert_eq!((requests, beside.time - beside.behind, beside.slower), (1000, requests * MS, Duration::ZERO));
     let excess = beside.time - requests * quiet.time;
     assert_eq!(behind(&small.behind_in_storage, LARGE), excess, "all of it, as it has one request at a time");
     assert_eq!((small.waits, small.held), (<_>::default(), Duration::ZERO));
@@ -171,28 +171,57 @@ fn who_waits_for_whom_inside_the_storage() {
     assert!((found - due).abs() < 0.002, "{found} instead of {due}");
 }
 
+/// Symptom: after a change from manage to observe, `vpfs why` and the log said that the storage was slow, and that
+/// nobody waited for a neighbour. Cause: what requests took beside others while they were managed counted as the best.
 #[test]
-fn storage_that_becomes_slower_is_noticed_whatever_others_do() {
+fn others_are_named_under_management_and_after_it_and_the_storage_never() {
+    let mut storage = Storage::new(PolicyKind::SfqD, Depth::new(4).unwrap());
+    storage.enqueue(SMALL);
+    (0..3000).for_each(|_| storage.serve());
+    (0..16).for_each(|_| _ = storage.enqueue(LARGE));
+    let check = |storage: &mut Storage, what: &str| {
+        let before = storage.account(SMALL);
+        (0..8000).for_each(|_| storage.serve());
+        let after = storage.account(SMALL);
+        let [(time, requests), (time_before, requests_before)] =
+            [&after, &before].map(|small| (small.write.waited.sum + small.write.served.sum, small.write.requests));
+        let waited = |small: &AppAccount| behind(&small.behind, LARGE) + behind(&small.behind_in_storage, LARGE);
+        let served = MS * u32::try_from(requests - requests_before).unwrap();
+        let whole = (time - time_before).as_secs_f64();
+        let found = (waited(&after) - waited(&before)).as_secs_f64() / whole;
+        let due = 1.0 - served.as_secs_f64() / whole;
+        assert!((found - due).abs() < 0.05, "{what}: {found} of its time instead of {due}");
+        assert!(after.in_storage.iter().all(|times| times.slower.is_zero()), "{what}: {after:?}");
+    };
+    check(&mut storage, "managed");
+    let policy = Settings::new(PolicyKind::Fifo, Depth::ONE, SlotCostTable::uniform());
+    let settings = NodeSettings { policy, metadata_cost: Bytes::kib(8), peers: None };
+    storage.node.reconfigure(storage.now, &settings);
+    storage.node.drain(storage.now, &mut storage.dispatched);
+    check(&mut storage, "after the change");
+    let mut observed = Storage::new(PolicyKind::Fifo, Depth::ONE);
+    observed.enqueue(SMALL);
+    (0..16).for_each(|_| _ = observed.enqueue(LARGE));
+    check(&mut observed, "observed, never alone");
+}
+
+#[test]
+fn slower_storage_is_noticed_by_one_that_has_it_to_itself() {
     let mut storage = Storage::new(PolicyKind::Fifo, Depth::ONE);
-    for app in [LARGE, LARGE, SMALL] {
-        storage.enqueue(app);
-    }
-    let slower_since =
-        |storage: &Storage| [SMALL, LARGE].map(|app| times(&storage.account(app), Situation::Beside).slower_since);
+    storage.enqueue(SMALL);
+    let alone = |storage: &Storage| times(&storage.account(SMALL), Situation::Alone);
     (0..3000).for_each(|_| storage.serve());
-    (0..8).for_each(|_| _ = storage.enqueue(LARGE));
-    (0..3000).for_each(|_| storage.serve());
-    assert_eq!(slower_since(&storage), [None; 2], "there is only more of it");
+    assert_eq!((alone(&storage).slower_since, alone(&storage).slower), (None, Duration::ZERO));
     storage.slower = 3;
     let began = storage.now;
     (0..3000).for_each(|_| storage.serve());
-    for since in slower_since(&storage) {
-        let late = since.unwrap().nanos_since(began);
-        assert!(late < 10_000_000_000, "{since:?}, {began:?}");
-    }
+    let late = alone(&storage).slower_since.unwrap().nanos_since(began);
+    assert!(late < 1_000_000_000, "{late}");
+    let lost = alone(&storage).slower;
+    assert!((4 * MS * 1000..=6 * MS * 1000).contains(&lost), "two thirds of nine seconds but for the first: {lost:?}");
     storage.slower = 1;
     (0..3000).for_each(|_| storage.serve());
-    assert_eq!(slower_since(&storage), [None; 2]);
+    assert_eq!(alone(&storage).slower_since, None);
 }
 
 #[test]

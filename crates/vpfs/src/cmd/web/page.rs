@@ -79,7 +79,7 @@ fn waits(matrix: &Matrix) -> Section {
     section.table(table).text(
         "Of the time of a row's requests: the part in which they waited, in vpfs or in the storage, behind the \
          application of the column; were held by rules alone (a cap, a pace); were in storage that is slower than at \
-         best; and were in the storage as at best. vpfs why says the same of one application in words.",
+         best; waited for a processor of the proxy's host; and were in the storage as at best. vpfs why says the same of one application in words.",
     )
 }
 
@@ -211,7 +211,7 @@ mod tests {
         );
         // Twenty requests in twenty seconds, which the storage served as at best for all that is known.
         let hour = "<td>&lt;b&gt;climate&lt;/b&gt;</td><td>21.0</td><td>20</td><td>500ms</td><td>250ms</td>";
-        let waits = "<td>&lt;b&gt;climate&lt;/b&gt;</td><td>0%</td><td>0%</td><td>0%</td><td>100%</td>";
+        let waits = "<td>&lt;b&gt;climate&lt;/b&gt;</td><td>0%</td><td>0%</td><td>0%</td><td>0%</td><td>100%</td>";
         assert!(html.contains(hour) && html.contains(waits), "{html}");
         assert!(!html.contains("<b>climate") && !html.contains("<script"));
     }

@@ -1,6 +1,7 @@
 //! What most of the time of an application's requests was for, and what would change that.
 
 use serde::Serialize;
+use vpfs_admin::api::OBSERVED;
 use vpfs_config::units::Rate;
 
 use super::breakdown::Breakdown;
@@ -25,6 +26,8 @@ pub(super) enum Cause {
     Itself,
     /// The storage, which is slower than at best.
     Storage,
+    /// The processors of the proxy's host.
+    Processor,
     /// The storage, which takes as long at best.
     Nothing,
 }
@@ -50,6 +53,7 @@ impl Cause {
             (Some(Self::Itself), waits.share_seconds * own + own_in_storage),
             (others(behind_in_storage).map(Self::Neighbour), in_storage),
             (Some(Self::Storage), breakdown.storage_itself_seconds),
+            (Some(Self::Processor), breakdown.processor_seconds),
         ];
         let known = causes.into_iter().filter_map(|(cause, seconds)| Some((cause?, seconds)));
         known.max_by(|one, other| one.1.total_cmp(&other.1)).map_or(Self::Nothing, |(cause, _)| cause)
@@ -92,11 +96,17 @@ impl Cause {
             }
             Self::Neighbour(other) => {
                 let cause = format!("Its requests wait in the storage behind those of {other}.");
-                let change = match policy.as_str() {
-                    "isolation" => "A larger weight, or a `latency` for it; `isolation` bounds what others have there \
-                                    as far as throughput allows."
-                        .to_owned(),
-                    _ => format!(
+                let change = match (policy.strip_suffix(OBSERVED), policy.as_str()) {
+                    (Some(observed), _) => format!(
+                        "mode = \"manage\" in [scheduler] (now: \"observe\"), with which \"{observed}\" holds back what \
+                         {other} has in the storage."
+                    ),
+                    (None, "isolation") => {
+                        "A larger weight, or a `latency` for it; `isolation` bounds what others have \
+                                            there as far as throughput allows."
+                            .to_owned()
+                    }
+                    (None, _) => format!(
                         "policy = \"isolation\" bounds what others have in the storage (now: \"{policy}\"); or a cap \
                          for {other}."
                     ),
@@ -109,7 +119,13 @@ impl Cause {
             ),
             Self::Storage => said(
                 "The storage itself is slow.",
-                "Nothing in vpfs: look for a failing disk, a rebuild, a full cache, or load that bypasses vpfs.",
+                "Nothing in vpfs: look for a failing disk, a rebuild, a full cache, the network to it, or load that \
+                 bypasses vpfs.",
+            ),
+            Self::Processor => said(
+                "Messages wait for a processor of the proxy's host, and not for the storage.",
+                "Less other work on that host, more processors, or a proxy on another host (`top` there shows what is \
+                 busy).",
             ),
             Self::Nothing => {
                 ["Nobody makes it wait for longer than the storage takes at best.".to_owned(), faster_alone(breakdown)]
@@ -144,7 +160,21 @@ mod tests {
         assert_eq!(cause([0.0, 20.0, 1.0], "small"), Cause::Itself);
         assert_eq!(cause([20.0, 1.0, 1.0], "large"), Cause::Share(Some("large".into())));
         assert_eq!(cause([20.0, 1.0, 1.0], "small"), Cause::Itself);
-        assert_eq!(cause([0.0, 4.0, 4.0], "large"), Cause::Storage);
+        assert_eq!(cause([0.0, 4.0, 4.0], "small"), Cause::Storage);
+        assert_eq!(cause([0.0, 4.0, 3.0], "large"), Cause::Neighbour("large".into()), "it is not alone");
+    }
+
+    #[test]
+    fn advice_fits_the_configuration() {
+        let change = |policy: &str| {
+            let mut span = span(vec![app("small", [0.0, 20.0, 1.0], "large")]);
+            policy.clone_into(&mut span.servers[0].policy);
+            let breakdown = Breakdown::of(&span, "small").unwrap();
+            Cause::of(&breakdown).sentences(&breakdown)[1].clone()
+        };
+        assert!(change("fifo").starts_with("policy = \"isolation\""), "{}", change("fifo"));
+        assert!(change("isolation (observed)").starts_with("mode = \"manage\""), "{}", change("isolation (observed)"));
+        assert!(change("isolation").starts_with("A larger weight"), "{}", change("isolation"));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::print::plain;
 const COLUMNS: usize = 6;
 
 /// A row for each application: of the time of its requests, what was behind whom, for rules alone, in storage that was
-/// slow itself, and as at best.
+/// slow itself, for processors of the proxy's host, and as at best.
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct Matrix {
     pub(in super::super) header: Vec<String>,
@@ -31,7 +31,7 @@ impl Matrix {
         let rows: Vec<(&Breakdown, BTreeMap<&str, f64>)> = all.iter().map(|app| (app, behind(app))).collect();
         let columns = columns(&rows);
         let names = columns.iter().map(|name| plain(name));
-        let last = [OTHERS, "rules", "storage", "at best"].map(str::to_owned);
+        let last = [OTHERS, "rules", "storage", "processor", "at best"].map(str::to_owned);
         let header = ["application".to_owned()].into_iter().chain(names).chain(last).collect();
         Self { header, rows: rows.iter().map(|(app, behind)| cells(app, behind, &columns)).collect() }
     }
@@ -41,7 +41,7 @@ fn cells(app: &Breakdown, behind: &BTreeMap<&str, f64>, columns: &[&str]) -> Vec
     let named = columns.iter().map(|name| behind.get(name).copied().unwrap_or(0.0));
     let others = behind.values().sum::<f64>() - named.clone().sum::<f64>();
     let held = app.vpfs_seconds() - app.behind.values().sum::<f64>();
-    let last = [others, held.max(0.0), app.storage_itself_seconds, app.quiet_seconds];
+    let last = [others, held.max(0.0), app.storage_itself_seconds, app.processor_seconds, app.quiet_seconds];
     let parts = named.chain(last).map(|seconds| percent(app.part(seconds)));
     [plain(&app.app)].into_iter().chain(parts).collect()
 }
@@ -60,7 +60,7 @@ pub(super) fn of(all: &[Breakdown], span: &Span) -> String {
     format!(
         "{table}\nOf the time of a row's requests in {:.0} s: the part in which they waited in vpfs or in the storage \
          behind the\napplication of the column, were held by rules alone (a cap, a pace), were in storage slower than \
-         at best, and were\nin the storage as at best.",
+         at best, waited for\na processor of the proxy's host, and were in the storage as at best.",
         span.seconds
     )
 }
@@ -96,9 +96,9 @@ mod tests {
         let all: Vec<_> = ["small", "large"].into_iter().filter_map(|app| Breakdown::of(&span, app)).collect();
         let text = of(&all, &span);
         let words: Vec<Vec<&str>> = text.lines().take(3).map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(words[0], ["application", "large", "(others)", "rules", "storage", "at", "best"]);
-        assert_eq!(words[1], ["small", "95%", "0%", "0%", "0%", "5%"]);
-        assert_eq!(words[2], ["large", "50%", "0%", "0%", "0%", "50%"]);
+        assert_eq!(words[0], ["application", "large", "(others)", "rules", "storage", "processor", "at", "best"]);
+        assert_eq!(words[1], ["small", "95%", "0%", "0%", "0%", "0%", "5%"]);
+        assert_eq!(words[2], ["large", "50%", "0%", "0%", "0%", "0%", "50%"]);
         assert_eq!(of(&[], &span), "No application had requests.");
     }
 }

@@ -104,8 +104,8 @@ fn slowed(all: &[Breakdown]) -> Section {
         table.row([plain(&app.app), plain(by), percent(app.part(*seconds)), each])
     });
     section.table(table).text(
-        "Time in vpfs while the other one was preferred, and time in the storage beyond the best that the same requests took \
-         there, while the other one's left it first.",
+        "Time in vpfs while the other one was preferred, and time in the storage beyond the best of the same requests, for \
+         as long as it worked for the other one.",
     )
 }
 
@@ -114,8 +114,8 @@ fn waits(all: &[Breakdown]) -> Section {
     let Matrix { header, rows } = Matrix::new(all);
     let table = rows.into_iter().fold(Table::new(header), Table::row);
     Section::new("What the time of requests was for").table(table).text(
-        "Behind the application of the column; for rules alone (a cap, a pace); in storage that was slower than at best; in \
-         the storage as at best.",
+        "Behind the application of the column; for rules alone (a cap, a pace); in storage that was slower than at best; \
+         for a processor of the proxy's host; in the storage as at best.",
     )
 }
 

@@ -36,7 +36,11 @@ pub(super) fn of(breakdown: &Breakdown, span: &Span) -> String {
     lines.extend(parts("for", rules, breakdown));
     lines.extend(parts("behind", names(&breakdown.behind, breakdown), breakdown));
     lines.push(row("in the storage", breakdown.storage_seconds(), breakdown));
-    let itself = [("as at best", breakdown.quiet_seconds), ("slow itself", breakdown.storage_itself_seconds)];
+    let itself = [
+        ("as at best", breakdown.quiet_seconds),
+        ("slow itself", breakdown.storage_itself_seconds),
+        ("processor of the proxy's host", breakdown.processor_seconds),
+    ];
     lines.extend(parts("of that", itself, breakdown));
     lines.extend(parts("behind", names(&breakdown.behind_in_storage, breakdown), breakdown));
     let [due, got] = [breakdown.due, breakdown.got].map(percent);
@@ -119,7 +123,10 @@ fn slower(Slower { factor, for_seconds }: Slower) -> String {
         format!(" since {time} UTC, {} ago", roughly(ago))
     });
     let since = since.unwrap_or_default();
-    format!("The storage itself is slow{since}: the same requests take {factor:.1} times as long as at best.")
+    format!(
+        "The storage itself is slow{since}: applications that have it to themselves wait {factor:.1} times as long as at \
+         best."
+    )
 }
 
 pub(super) fn percent(part: f64) -> String {
@@ -176,7 +183,10 @@ mod tests {
         let alone = span(vec![app("small", [0.0, 3.0, 3.0], "small")]);
         let text = of(&Breakdown::of(&alone, "small").unwrap(), &alone);
         assert!(text.contains("vpfs held nothing.\nThe storage itself is slow since "), "{text}");
-        assert!(text.contains("UTC, 60 s ago: the same requests take 3.0 times as long as at best."), "{text}");
+        assert!(
+            text.contains("UTC, 60 s ago: applications that have it to themselves wait 3.0 times as long as at best."),
+            "{text}"
+        );
         assert!(text.contains("look for a failing disk"), "{text}");
     }
 

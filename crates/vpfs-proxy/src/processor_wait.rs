@@ -1,0 +1,76 @@
+//! For how long messages wait for a processor of this host.
+//!
+//! A request spends this time on its way, and so do its data and its answer, at the proxy and at a storage server on
+//! the same host; while processors are busy, it looks like slow storage. It is measured, not derived from how busy they
+//! are: work with lower priority delays nobody, and a runtime whose threads are all busy delays messages also on an
+//! idle host. So a thread sends a message to this process now and then, as storage servers do, and the time until it
+//! is read counts.
+
+use std::io::{self, Write};
+use std::os::unix::net::UnixStream as Sender;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::io::AsyncReadExt;
+use tokio::net::UnixStream;
+
+use crate::gate::Gate;
+
+/// Between two messages.
+const EVERY: Duration = Duration::from_millis(50);
+/// Messages of which the mean is taken.
+const MESSAGES: u32 = 20;
+
+/// Tells the gates each second, for ever.
+pub(crate) async fn watch(gates: Vec<Arc<Gate>>) {
+    if let Err(error) = measure(|wait| gates.iter().for_each(|gate| gate.set_processor_wait(wait))).await {
+        tracing::warn!(%error, "waits for a processor are not measured, so a busy host may look like slow storage");
+    }
+}
+
+async fn measure(tell: impl Fn(Duration)) -> io::Result<()> {
+    let (sender, receiver) = Sender::pair()?;
+    receiver.set_nonblocking(true)?;
+    let (mut receiver, began) = (UnixStream::from_std(receiver)?, Instant::now());
+    thread::Builder::new().name("processor wait".into()).stack_size(64 << 10).spawn(move || send(sender, began))?;
+    loop {
+        let mut all = Duration::ZERO;
+        for _ in 0..MESSAGES {
+            let sent = Duration::from_nanos(receiver.read_u64().await?);
+            all += began.elapsed().saturating_sub(sent);
+        }
+        tell(all / MESSAGES);
+    }
+}
+
+/// Sends the time until nobody reads it any more.
+fn send(mut sender: Sender, began: Instant) {
+    let now = || u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    while sender.write_all(&now().to_be_bytes()).is_ok() {
+        thread::sleep(EVERY);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// The only thread of the runtime is busy for longer than anything else could take.
+    #[tokio::test]
+    async fn a_message_waits_while_threads_are_busy() {
+        let longest = Cell::new(Duration::ZERO);
+        let busy = async {
+            while longest.get() < Duration::from_millis(50) {
+                thread::sleep(Duration::from_millis(200));
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            ended = measure(|wait| longest.set(longest.get().max(wait))) => panic!("{ended:?}"),
+            () = busy => {}
+        }
+    }
+}
