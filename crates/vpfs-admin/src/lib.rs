@@ -25,7 +25,7 @@ pub mod socket;
 mod testing;
 
 pub use client::{Change, Failure, change, change_by, get, get_by};
-pub use history::{HISTORY, keep as keep_history, route as route_of_history};
+pub use history::{HISTORY, keep as keep_history, kept as kept_history, route as route_of_history};
 pub use page::{PageKey, serve_page};
 pub use routes::{EVENTS, Kept, METRICS, PEERS, SETS, STATUS};
 pub use server::{MetricsAccess, get_here, serve_askers, serve_metrics, serve_socket};

@@ -31,6 +31,7 @@ pub(crate) fn status(apps: &[&str]) -> Status {
             holder: "10.0.0.9".into(),
             connections: Used { now: 60, limit: 64 },
         }],
+        fingerprint: 7,
         observed: None,
         unstored: 3 << 30,
     }

@@ -61,6 +61,8 @@ pub struct Status {
     pub peers: Vec<PeerReport>,
     /// Hosts that hold many connections, at most four per port.
     pub holders: Vec<HolderReport>,
+    /// The same in all processes of this version that have the same configuration in force.
+    pub fingerprint: u64,
     /// The policy that the configuration has, if it only observes and requests pass as with `fifo`.
     pub observed: Option<PolicyKind>,
     /// Bytes of files that this host has in memory and on no disk yet.
@@ -139,6 +141,7 @@ impl Observer {
             is_automatic: entry.is_automatic,
             charge: entry.charge.clone(),
         };
+        let rules = self.shared.rules();
         // After the snapshots: all that is in them has a name.
         let apps = self.shared.apps().iter().map(status).collect();
         Status {
@@ -150,7 +153,8 @@ impl Observer {
             apps,
             peers,
             holders: self.holders(),
-            observed: self.shared.rules().observed,
+            fingerprint: rules.fingerprint,
+            observed: rules.observed,
             unstored: unstored(),
         }
     }

@@ -65,6 +65,8 @@ pub(crate) struct Rules {
     servers: HostSet,
     /// Whether clients may administer servers.
     may_manage: bool,
+    /// [`Config::fingerprint`].
+    pub(crate) fingerprint: u64,
     /// The policy that holds nothing, if requests only pass.
     pub(crate) observed: Option<PolicyKind>,
     pub(crate) limits: DaemonLimits,
@@ -83,6 +85,7 @@ impl Rules {
             identify: config.resolve_with(known, accounts).with(pushed),
             servers: config.resolve_servers(known),
             may_manage: config.trust.may_manage,
+            fingerprint: config.fingerprint(),
             observed: config.scheduler.observed,
             limits: (&config.limits).into(),
         }

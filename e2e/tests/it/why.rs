@@ -74,7 +74,9 @@ impl Site {
     }
 
     fn ask(&self, args: &[&str]) -> Output {
-        output(Command::new(vpfs()).args(args).arg("--config").arg(self.dir.path().join("vpfs.toml")))
+        let mut command = Command::new(vpfs());
+        command.env("STATE_DIRECTORY", self.dir.path().join("state"));
+        output(command.args(args).arg("--config").arg(self.dir.path().join("vpfs.toml")))
     }
 
     /// The samples of the small application, once there are more than `least`.
@@ -336,6 +338,20 @@ fn a_report_of_observed_applications_says_who_slowed_whom() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("--overwrite"), "{refused:?}");
     let text = site.ask(&["report", "--since", "1h"]);
     assert!(String::from_utf8_lossy(&text.stdout).contains("Who slowed whom"), "{text:?}");
+}
+
+/// Symptom: without a proxy that runs, `vpfs history` showed nothing of what was kept.
+#[test]
+fn what_was_kept_is_shown_when_the_proxy_has_ended() {
+    let mut site = Site::start("none", "isolation", "");
+    run(&mut site.small("1s"));
+    let samples = site.await_history(0);
+    site.proxy.kill();
+    let answer = site.ask(&["history", "small", "--since", "1h", "--json"]);
+    let kept: Vec<Value> = serde_json::from_slice(&answer.stdout).unwrap_or_default();
+    assert!(kept.starts_with(&samples), "{answer:?}");
+    assert!(String::from_utf8_lossy(&answer.stderr).contains("the proxy of s1 does not answer"), "{answer:?}");
+    assert!(site.ask(&["report", "--since", "1h"]).status.success());
 }
 
 #[test]

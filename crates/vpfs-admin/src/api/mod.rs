@@ -24,6 +24,9 @@ pub const OBSERVED: &str = " (observed)";
 pub struct Status {
     /// Its version.
     pub version: String,
+    /// The same in all daemons of a version that have the same configuration in force.
+    #[serde(default)]
+    pub configuration: String,
     /// How long it has run, in seconds.
     pub up_seconds: f64,
     /// Bytes that connections hold, of `limits.memory`.
@@ -244,6 +247,7 @@ impl From<&vpfs_proxy::Status> for Status {
     fn from(status: &vpfs_proxy::Status) -> Self {
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            configuration: fingerprint(status.fingerprint),
             up_seconds: status.uptime.as_secs_f64(),
             memory_bytes: status.memory.into(),
             connections: status.connections.into(),
@@ -288,6 +292,11 @@ impl Server {
             apps: snapshot.apps.iter().filter_map(app).collect(),
         }
     }
+}
+
+/// A fingerprint of a configuration, [`vpfs_config::Config::fingerprint`], as daemons tell theirs.
+pub fn fingerprint(fingerprint: u64) -> String {
+    format!("{fingerprint:016x}")
 }
 
 /// How a policy is named that holds nothing.

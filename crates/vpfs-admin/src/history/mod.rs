@@ -7,13 +7,14 @@
 mod query;
 mod store;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::MissedTickBehavior;
 use vpfs_proxy::Observer;
 
-use crate::api::{Span, Status};
+use crate::api::{History, Span, Status};
 pub(crate) use query::Query;
 pub use query::{HISTORY, route};
 pub(crate) use store::read;
@@ -36,6 +37,15 @@ pub async fn keep(path: PathBuf, observer: Observer) {
             Err(error) => return tracing::error!(%error, "history is kept no longer"),
         }
     }
+}
+
+/// What a process, which need not run any more, kept in the file at `path` of the latest `since` seconds: all samples
+/// of `app`, or sums of all applications. Blocks.
+///
+/// # Errors
+/// If the file cannot be read, or is no history.
+pub fn kept(path: &Path, app: Option<&str>, since: u64) -> io::Result<History> {
+    read(path, &Query { app: app.map(str::to_owned), since }, now()).map_err(io::Error::other)
 }
 
 /// Seconds since 1970.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
@@ -231,6 +232,15 @@ impl Config {
     /// effect, is a comment.
     pub fn to_toml(&self) -> String {
         self.settings.file(SECTIONS, self.scheduler.policy.kind)
+    }
+
+    /// The same for files that say the same, with one version of vpfs.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for (key, setting) in &self.settings.by_name {
+            (key, &setting.text).hash(&mut hasher);
+        }
+        hasher.finish()
     }
 
     /// The changes from this configuration to `newer`, separated by whether a running daemon can apply them.

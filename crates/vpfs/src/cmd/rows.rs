@@ -196,7 +196,8 @@ pub(super) mod tests {
         };
         let up_seconds = up.into();
         let (version, holders, servers) = ("1".into(), Vec::new(), vec![server]);
-        Status { version, up_seconds, memory_bytes: usage, connections: usage, unstored_bytes: 0, holders, servers }
+        let (memory_bytes, connections, configuration) = (usage, usage, String::new());
+        Status { version, configuration, up_seconds, memory_bytes, connections, unstored_bytes: 0, holders, servers }
     }
 
     #[test]

@@ -107,8 +107,13 @@ impl Owner {
         let token = self.token.as_deref().map(read_token).transpose()?;
         let config = asking.config()?;
         let change = Change { name, json: json.map(Into::into), token };
-        let Changed { done, failed } = runtime()?.block_on(asking.change(&config, &change))?;
+        let is_removal = change.json.is_none();
+        let Changed { done, is_different, failed } = runtime()?.block_on(asking.change(&config, &change))?;
         failed.iter().for_each(|(server, silence)| eprintln!("vpfs: the proxy of {server} {silence}"));
+        if is_removal && failed.is_empty() && !is_different {
+            let reason = format!("there is no set {} at {}; `vpfs app ls` shows all", change.name, done.join(", "));
+            return Err(Exit::Failed(reason));
+        }
         match failed.is_empty() {
             true => print(format_args!("done at {}", done.join(", "))),
             false if done.is_empty() => Err(Exit::Failed("nothing was changed".to_owned())),

@@ -20,6 +20,8 @@ use crate::exit::Exit;
 pub(in super::super) struct Changed {
     /// Servers whose proxy has it now.
     pub(in super::super) done: Vec<String>,
+    /// Whether anything is different there than before.
+    pub(in super::super) is_different: bool,
     /// Why others have not.
     pub(in super::super) failed: BTreeMap<String, String>,
 }
@@ -39,13 +41,13 @@ impl From<Silence> for NotChanged {
     }
 }
 
-/// Changes a set at the proxy of a server.
+/// Changes a set at the proxy of a server; whether its applications were others before.
 pub(in super::super) async fn change_one(
     config: &Config,
     remote: bool,
     server: ServerId,
     to: &Change,
-) -> Result<(), NotChanged> {
+) -> Result<bool, NotChanged> {
     let result = match config.peers.as_ref().filter(|_| remote) {
         None => change_by(connect(&sockets(config, &config.servers[server.index()].name)).await?, to).await,
         Some(peers) => {
@@ -59,8 +61,7 @@ pub(in super::super) async fn change_one(
         }
     };
     let newer = if let Err(Failure::Newer(version)) = result { Some(version) } else { None };
-    // The answer is whether its applications were others before.
-    understood::<bool>(result).map(drop).map_err(|silence| NotChanged { newer, silence })
+    understood(result).map_err(|silence| NotChanged { newer, silence })
 }
 
 impl Asking {
@@ -74,7 +75,10 @@ impl Asking {
         let mut changed = Changed::default();
         while let Some((server, result)) = asking.next().await {
             match result {
-                Ok(()) => changed.done.push(server.to_owned()),
+                Ok(is_different) => {
+                    changed.done.push(server.to_owned());
+                    changed.is_different |= is_different;
+                }
                 // Of several servers of one process, the first one has the socket.
                 Err(NotChanged { silence: Silence::Absent, .. }) => {}
                 Err(NotChanged { silence, .. }) => drop(changed.failed.insert(server.to_owned(), silence.to_string())),

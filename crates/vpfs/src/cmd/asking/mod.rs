@@ -155,9 +155,7 @@ impl Asking {
             None if answers.is_empty() => return Err(self.missing(config, "any proxy", &here, &silent)),
             None => {}
         }
-        // Those that have ended are nobody's concern while others answer.
-        let concerning = silent.iter().filter(|(_, silence)| !matches!(silence, Silence::Ended));
-        let silent = concerning.map(|(server, silence)| format!("the proxy of {server} {silence}")).collect();
+        let silent = silent.iter().map(|(server, silence)| format!("the proxy of {server} {silence}")).collect();
         answers.retain(|answer| answer.servers().iter().any(|server| self.is_wanted(server)));
         Ok(Answers { list: answers, silent })
     }
@@ -243,6 +241,7 @@ impl Asking {
 #[cfg(test)]
 pub(super) mod tests {
     use std::fs;
+    use std::io::{Read, Write};
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::UnixListener;
     use std::path::Path;
@@ -287,6 +286,25 @@ pub(super) mod tests {
             assert!(text.contains("the proxy of s1 does not answer within 2s"), "{text}");
             assert!(began.elapsed() < PATIENCE * 11 / 10, "{:?}", began.elapsed());
         }
+    }
+
+    /// Symptom: `vpfs top` showed the other servers, and not a word of one whose proxy had died.
+    #[tokio::test]
+    async fn one_that_has_ended_is_told_while_others_answer() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, [answering, ended], _port) = stopped(folder.path());
+        drop(ended);
+        let answer = std::thread::spawn(move || {
+            let mut stream = answering.accept().unwrap().0;
+            assert!(stream.read(&mut [0; 1024]).unwrap() > 0);
+            let body = r#"{"servers": ["s1"], "sets": []}"#;
+            write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+        });
+        let asking = Asking::of(path, Vec::new(), false);
+        let answers = asking.answers::<PushedSets>(&asking.config().unwrap()).await.unwrap();
+        answer.join().unwrap();
+        assert_eq!(answers.list.len(), 1);
+        assert!(answers.silent[0].starts_with("the proxy of s2 has ended"), "{:?}", answers.silent);
     }
 
     /// `vpfs peers` said that no proxy runs on the host whatever the reason was, also while one did.

@@ -112,7 +112,7 @@ impl fmt::Display for Silence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Absent => "has no socket",
-            Self::Ended => "has ended: it left its socket behind",
+            Self::Ended => "has ended: start it, or remove the socket that it left if it is not to run here",
             Self::Denied => {
                 "can only be asked by root, the user that it runs as, and the group of its socket; try sudo"
             }

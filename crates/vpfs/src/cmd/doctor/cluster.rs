@@ -51,6 +51,24 @@ pub(super) fn versions(statuses: &[Status], own: &str) -> Vec<Finding> {
     check.or(format!("all are {own}"))
 }
 
+/// Whether all have the configuration of the file, whose fingerprint is `own`, in force; those of another version than
+/// this command's cannot be compared.
+pub(super) fn configurations(statuses: &[Status], own: &str) -> Vec<Finding> {
+    let mut check = Check::new("configurations");
+    let known = |status: &&Status| status.version == env!("CARGO_PKG_VERSION") && !status.configuration.is_empty();
+    let others: Vec<&str> = (statuses.iter().filter(known).filter(|status| status.configuration != own))
+        .flat_map(|status| status.servers.iter().map(|server| server.server.as_str()))
+        .collect();
+    if !others.is_empty() {
+        let fix = "install the same file on all hosts, then vpfs reload (systemctl reload vpfs-proxy) on each";
+        check.warn(format!("{}: the configuration in force is not that of this file", others.join(", ")), fix);
+    }
+    if !statuses.iter().any(|status| known(&status)) {
+        return check.skip("no proxy of this version was asked", "");
+    }
+    check.or("all have this configuration in force")
+}
+
 /// Whether a host holds so many connections that others may lack them.
 pub(super) fn connections(statuses: &[Status]) -> Vec<Finding> {
     let mut check = Check::new("connections");
@@ -186,6 +204,20 @@ mod tests {
         assert_eq!(verdict("[peers]\nport = 7334\nsecurity = \"none\"\n", &["no"]), Verdict::Skipped);
         assert_eq!(verdict(key, &[]), Verdict::Ok);
         assert_eq!(verdict(key, &["the proxy of s1 cannot be asked at 127.0.0.1:7334"]), Verdict::Failed);
+    }
+
+    #[test]
+    fn another_configuration_in_force_is_a_warning() {
+        let of = |server: &str, configuration: &str| Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            configuration: configuration.to_owned(),
+            ..status(server, 1)
+        };
+        let found = configurations(&[of("s1", "a"), of("s2", "b")], "a");
+        assert_eq!(found[0].result, Verdict::Warning);
+        assert!(super::super::table(&found).to_string().contains("s2:"), "{found:?}");
+        assert_eq!(configurations(&[of("s1", "a")], "a")[0].result, Verdict::Ok);
+        assert_eq!(configurations(&[of("s1", "")], "a")[0].result, Verdict::Skipped, "an older one does not say");
     }
 
     #[test]

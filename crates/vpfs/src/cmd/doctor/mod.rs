@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use vpfs_admin::api::Status;
+use vpfs_admin::api::{Status, fingerprint};
 use vpfs_admin::events::EventsReport;
 use vpfs_config::{Address, Config};
 use vpfs_core::ServerId;
@@ -130,6 +130,7 @@ impl Patient {
         let processes: Vec<u32> = events.list.iter().map(|report| report.process).collect();
         let mut findings = cluster::proxies(&statuses, failure.as_deref(), &expected);
         findings.extend(cluster::versions(&statuses.list, env!("CARGO_PKG_VERSION")));
+        findings.extend(cluster::configurations(&statuses.list, &fingerprint(config.fingerprint())));
         findings.extend(cluster::connections(&statuses.list));
         findings.extend(cluster::peers(config, &reports.list));
         findings.extend(cluster::remote(config, &remote, remote_failure.as_deref()));

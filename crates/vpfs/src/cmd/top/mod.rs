@@ -77,17 +77,24 @@ impl Top {
     pub(crate) fn run(&self) -> Result<(), Exit> {
         let source = Source { runtime: runtime()?, asking: &self.asking, config: self.asking.config()? };
         let interval = Duration::from_secs(self.interval);
-        let before = source.look()?.told();
+        let before = source.look()?.list;
         if !self.once {
             return screen::run(&source, before, self.sort, interval);
         }
         std::thread::sleep(interval);
-        let mut apps = rows(&before, &source.look()?.told(), None);
+        let Answers { list, silent } = source.look()?;
+        let mut apps = rows(&before, &list, None);
         sort(&mut apps, self.sort);
         if self.json {
-            return print_json(&Document { interval_seconds: self.interval, apps });
+            print_json(&Document { interval_seconds: self.interval, apps })?;
+        } else {
+            print(header())?;
+            apps.iter().try_for_each(|row| print(line(row)))?;
         }
-        print(header())?;
-        apps.iter().try_for_each(|row| print(line(row)))
+        match silent.is_empty() {
+            true => Ok(()),
+            // What is shown is not all.
+            false => Err(Exit::Failed(silent.join("\n"))),
+        }
     }
 }
