@@ -329,11 +329,14 @@ fn a_report_of_observed_applications_says_who_slowed_whom() {
             let is_named = rows.is_some_and(|cells| cells.first().is_some_and(|by| by == "large"));
             if is_named { Ok(page) } else { Err(format!("{written:?} {page}")) }
         });
+        assert!(page.contains("in [scheduler] (now: ") && !page.contains("Left out"), "{page}");
         assert!(
             page.contains("isolation (observed) at s1") && cells(&page, "What was due", "small").is_some(),
             "{page}"
         );
     });
+    let written = site.ask(&["report", "--since", "1h", "--html", file, "--overwrite"]);
+    assert!(String::from_utf8_lossy(&written.stdout).contains("report.html"), "{written:?}");
     let refused = site.ask(&["report", "--html", file]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("--overwrite"), "{refused:?}");
     let text = site.ask(&["report", "--since", "1h"]);

@@ -98,10 +98,13 @@ impl Breakdown {
         if self.request_seconds > 0.0 { seconds / self.request_seconds } else { 0.0 }
     }
 
-    /// It got the part of the storage that is due to it, or its requests went no slower than with that part alone.
+    /// It got the part of the storage that is due to it, or others made its requests no slower than they are with that
+    /// part alone. Its own cap and its own requests in front of them are not others'.
     pub(super) fn got_its_due(&self) -> bool {
-        let is_quick = self.is_best_known && self.part(self.quiet_seconds) >= NEARLY * self.share;
-        self.got >= NEARLY * self.due || is_quick
+        let own = |behind: &BTreeMap<String, f64>| behind.get(&self.app).copied().unwrap_or(0.0);
+        let in_vpfs = self.vpfs_seconds() - self.waits.cap_seconds - own(&self.behind);
+        let in_storage = self.behind_in_storage.values().sum::<f64>() - own(&self.behind_in_storage);
+        self.got >= NEARLY * self.due || 1.0 - self.part(in_vpfs + in_storage) >= NEARLY * self.share
     }
 
     fn add(&mut self, app: &App) {
@@ -305,6 +308,19 @@ pub(super) mod tests {
         (unknown.in_storage[0].quiet_seconds, unknown.behind_in_storage) = (Some(0.001), Vec::new());
         let both = span(vec![unknown, app("large", [0.0, 1.0, 1.0], "large")]);
         assert_eq!(Breakdown::of(&both, "small").unwrap().behind_in_storage["large"], 19.0);
+    }
+
+    /// Symptom: under management, the report said of every application that it did not get its due: of small ones that
+    /// have few requests in the storage, and of large ones whose own wait for each other.
+    #[test]
+    fn who_asks_for_less_or_waits_for_itself_got_its_due() {
+        let got = |wait: f64, storage: f64, other: &str| {
+            let span = span(vec![app("it", [wait, storage, 1.0], other), app("large", [0.0, 1.0, 1.0], "large")]);
+            Breakdown::of(&span, "it").unwrap().got_its_due()
+        };
+        assert!(got(0.0, 2.0, "large"), "it is half as fast as alone, and its share is a half");
+        assert!(got(50.0, 20.0, "it"), "nobody else made it wait");
+        assert!(!got(0.0, 4.0, "large") && !got(4.0, 1.0, "large"));
     }
 
     /// Symptom: with `auto_share = "each"`, automatic applications were told a part of one weight as their share.

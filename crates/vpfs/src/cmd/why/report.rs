@@ -7,6 +7,7 @@ use vpfs_admin::api::Span;
 use vpfs_report::{Axis, Bar, Bars, Report as Page, Section, Table};
 
 use super::breakdown::{Breakdown, OTHERS};
+use super::cause::Cause;
 use super::matrix::{Matrix, behind};
 use super::text::percent;
 use super::{Window, look_back};
@@ -55,7 +56,10 @@ impl Report {
         }
         let page = page(&look_back(&self.asking, self.since)?);
         match &self.html {
-            Some(path) => new_file::write(path, &page.html(), self.overwrite),
+            Some(path) => {
+                new_file::write(path, &page.html(), self.overwrite)?;
+                print(format_args!("{} has the report", path.display()))
+            }
             None => print(page.text().trim_end()),
         }
     }
@@ -72,11 +76,22 @@ fn page(Window { from, span }: &Window) -> Page {
         .section(slowed(&all))
         .section(waits(&all))
         .section(due(&all))
-        .section(Section::new("What vpfs would have done").text(
-            "Left out: a history has sums of ten seconds and more, and no single requests. A simulation of these would rest \
-             on assumptions about when each came, and its result would be theirs. What was due is exact; how fast \
-             applications are with it, a trial shows: policy = \"isolation\" on one server, then this report again.",
-        ))
+        .section(change(&all))
+}
+
+/// What would change it for those that did not get their due, as `vpfs why` says of each.
+fn change(all: &[Breakdown]) -> Section {
+    let section = Section::new("What would change it");
+    let below = all.iter().filter(|app| app.requests > 0 && !app.got_its_due()).map(|app| {
+        let [cause, change] = Cause::of(app).sentences(app);
+        [plain(&app.app), cause, change]
+    });
+    let rows: Vec<[String; 3]> = below.collect();
+    if rows.is_empty() {
+        return section.text("Nothing has to: every application got its due.");
+    }
+    section
+        .table(rows.into_iter().fold(Table::new(["application", "why it is slow", "what would change it"]), Table::row))
 }
 
 fn policies(span: &Span) -> String {
@@ -157,8 +172,13 @@ mod tests {
         let html = page(&Window { from: 1_800_000_000, span: span(apps) }).html();
         assert!(html.contains("<td>small</td><td>&lt;b&gt;large</td><td>95%</td><td>19ms</td>"), "{html}");
         assert!(html.contains("<td>small</td><td>1</td><td>50%</td><td>10%</td><td>no</td>"), "{html}");
+        assert!(
+            html.contains("bounds what others have in the storage") && !html.contains("<td>&lt;b&gt;large</td><td>Its"),
+            "{html}"
+        );
         assert!(html.contains("From 2027-01-15 08:00:00") && html.contains("fifo at s1") && !html.contains("<b>large"));
         let alone = page(&Window { from: 0, span: span(vec![app("a", [0.0, 1.0, 1.0], "a")]) }).html();
         assert!(alone.contains("No application waited for another one"), "{alone}");
+        assert!(alone.contains("every application got its due"), "{alone}");
     }
 }
