@@ -74,6 +74,8 @@ fn status(node: &Node<()>, apps: u32) -> Status {
         peers: Vec::new(),
         holders: Vec::new(),
         unstored: 0,
+        fingerprint: 0,
+        observed: None,
     }
 }
 

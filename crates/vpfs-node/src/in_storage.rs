@@ -291,7 +291,7 @@ pub(crate) struct Departures {
     turns: Turns,
     /// How long it worked for all that left.
     worked: Time,
-    /// How long it worked for nobody who has left.
+    /// How long it worked, not accounted to any that left.
     unaccounted: Duration,
     /// When the latest one was, or when the storage was no longer idle.
     latest: Time,

@@ -218,7 +218,7 @@ fn slower_storage_is_noticed_by_one_that_has_it_to_itself() {
     let late = alone(&storage).slower_since.unwrap().nanos_since(began);
     assert!(late < 1_000_000_000, "{late}");
     let lost = alone(&storage).slower;
-    assert!((4 * MS * 1000..=6 * MS * 1000).contains(&lost), "two thirds of nine seconds but for the first: {lost:?}");
+    assert!((4 * MS * 1000..=6 * MS * 1000).contains(&lost), "two thirds of nine seconds, without the first: {lost:?}");
     storage.slower = 1;
     (0..3000).for_each(|_| storage.serve());
     assert_eq!(alone(&storage).slower_since, None);

@@ -166,7 +166,7 @@ impl Breakdown {
         let known = app.behind_in_storage.iter().map(|behind| (&*behind.app, behind.seconds));
         let mut parts: Vec<(&str, f64)> = known.filter(|(_, seconds)| *seconds > 0.0).collect();
         if parts.is_empty() {
-            // Nobody's left while its own were there: whoever had some there was served alongside them.
+            // No other's left while its own were there: those that had some there were served alongside them.
             let others = server.apps.iter().filter(|other| other.app != app.app && other.got_seconds > 0.0);
             parts.extend(others.map(|other| (&*other.app, other.got_seconds)));
         }
