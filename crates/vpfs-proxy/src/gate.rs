@@ -296,7 +296,7 @@ impl Gate {
     /// Serves the node's timer for ever.
     pub(crate) async fn run_timer(&self) {
         loop {
-            let due = self.lock().timer;
+            let due = [self.lock().timer, self.events.due_at()].into_iter().flatten().min();
             self.turns.send_replace(());
             // A change from here on is remembered until it is awaited.
             let changed = self.timer_changed.notified();
@@ -305,6 +305,7 @@ impl Gate {
                 Some(time) => tokio::select! {
                     () = changed => {}
                     () = tokio::time::sleep_until(self.clock.instant(time)) => {
+                        self.events.settle(self.clock.now());
                         self.with(|state, now| state.node.handle_timeout(now));
                     }
                 },
@@ -342,7 +343,10 @@ impl Gate {
         outputs.dispatched.iter().for_each(|mailbox| mailbox.wake());
         outputs.programs.iter().for_each(|ticket| ticket.call());
         self.outbox.send(self.server, outputs.messages);
-        outputs.events.iter().for_each(|(at, event)| self.events.note(*at, event));
+        let may_settle = outputs.events.iter().fold(false, |settle, (at, event)| self.events.note(*at, event) | settle);
+        if may_settle {
+            self.timer_changed.notify_one();
+        }
         result
     }
 }

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use serde::Serialize;
 use vpfs_admin::events::{Event, EventsReport};
+use vpfs_config::units::parse_duration;
 
 use super::asking::{Answers, Asking};
 use super::runtime;
 use crate::exit::Exit;
-use crate::print::{plain, print};
+use crate::print::{clock_time, now, plain, print};
 
 /// How often the proxies are asked again.
 const EVERY: Duration = Duration::from_secs(1);
@@ -21,6 +23,8 @@ const EVERY: Duration = Duration::from_secs(1);
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs events                       what happened lately, at all proxies on this host\n  \
+    vpfs events --level warn          what needs attention\n  \
+    vpfs events --app climate --since 1h\n  \
     vpfs events --follow --json       and what happens from now on, an object in each line")]
 pub(crate) struct Events {
     #[command(flatten)]
@@ -30,9 +34,36 @@ pub(crate) struct Events {
     #[arg(long, short)]
     follow: bool,
 
+    /// Only those about this application
+    #[arg(long, value_name = "APP")]
+    app: Option<String>,
+
+    /// Only those of this level, and of higher ones
+    #[arg(long, value_enum, default_value = "info")]
+    level: Level,
+
+    /// For how long until now [default: all that is kept]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    since: Option<Duration>,
+
     /// Print JSON, an object in each line
     #[arg(long)]
     json: bool,
+}
+
+/// From the lowest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+enum Level {
+    Info,
+    Warn,
+    Error,
+}
+
+impl Level {
+    /// One that is not known is more than is asked for.
+    fn of(event: &Event) -> Self {
+        Self::from_str(&event.level, true).unwrap_or(Self::Error)
+    }
 }
 
 impl Events {
@@ -52,8 +83,17 @@ impl Events {
         }
     }
 
+    fn is_wanted(&self, event: &Event) -> bool {
+        // Times of RFC 3339 in UTC are in the order of their letters.
+        let begins = self.since.map(|since| clock_time(now().saturating_sub(since.as_secs())).replace(' ', "T"));
+        let is_about = |app: &String| event.fields.iter().any(|field| field.name == "app" && field.value == *app);
+        Level::of(event) >= self.level
+            && begins.is_none_or(|begins| event.time >= begins)
+            && self.app.as_ref().is_none_or(is_about)
+    }
+
     fn print(&self, events: &[Line]) -> Result<(), Exit> {
-        events.iter().try_for_each(|line| match self.json {
+        events.iter().filter(|line| self.is_wanted(&line.event)).try_for_each(|line| match self.json {
             true => print(serde_json::to_string(line).map_err(|error| Exit::Failed(error.to_string()))?),
             false => print(line.text()),
         })
@@ -131,6 +171,32 @@ mod tests {
         assert_eq!(new(vec![report(7, &[(1, "12"), (2, "13")]), report(8, &[(5, "11")])]), ["2 of 7"]);
         assert_eq!(new(vec![report(9, &[(0, "14")])]), ["0 of 9"], "a successor numbers anew");
         assert_eq!(new(vec![report(7, &[(0, "15")])]), ["0 of 7"], "as does one with the same id, in a container");
+    }
+
+    #[test]
+    fn events_are_chosen_by_level_application_and_time() {
+        #[derive(clap::Parser)]
+        struct Command {
+            #[command(flatten)]
+            events: Events,
+        }
+        let event = |level: &str, app: &str, ago: u64| Event {
+            number: 0,
+            time: clock_time(now() - ago).replace(' ', "T") + ".5Z",
+            level: level.into(),
+            message: String::new(),
+            fields: vec![Field { name: "app".into(), value: app.into() }],
+        };
+        let all = [event("INFO", "a", 7000), event("WARN", "a", 100), event("ERROR", "b", 50)];
+        let chosen = |arguments: &str| -> Vec<usize> {
+            let command = ["events"].into_iter().chain(arguments.split_whitespace());
+            let Command { events } = clap::Parser::parse_from(command);
+            (0..all.len()).filter(|index| events.is_wanted(&all[*index])).collect()
+        };
+        assert_eq!(chosen(""), [0, 1, 2]);
+        assert_eq!(chosen("--level warn"), [1, 2]);
+        assert_eq!(chosen("--app a --since 1h"), [1]);
+        assert!(chosen("--app c").is_empty());
     }
 
     #[test]
