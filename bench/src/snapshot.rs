@@ -1,5 +1,6 @@
 //! The cost of looking into a proxy: a snapshot, for which a server's requests wait, and the text made of it.
 
+use std::cell::RefCell;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -56,13 +57,13 @@ fn node(apps: u32) -> Node<()> {
     node
 }
 
-fn status(node: &Node<()>, apps: u32) -> Status {
+fn status(node: &RefCell<Node<()>>, apps: u32) -> Status {
     let used = Used { now: 0, limit: 1 };
     let app = |app| AppStatus { name: format!("app{app}"), ..AppStatus::default() };
     let server = ServerStatus {
         name: "s1".to_owned(),
         refused_connections: 0,
-        snapshot: node.snapshot(Time::from_millis(100_000)),
+        snapshot: node.borrow_mut().snapshot(Time::from_millis(100_000)),
     };
     Status {
         started: Time::ZERO,
@@ -86,7 +87,7 @@ pub(crate) fn times(effort: Effort) -> Vec<Measurement> {
 }
 
 fn measure(effort: Effort, apps: u32) -> [Measurement; 2] {
-    let node = node(apps);
+    let node = RefCell::new(node(apps));
     let ms = |start: Instant| start.elapsed().as_secs_f64() * 1e3;
     let measurement = |subject, target, sample: &dyn Fn() -> f64| Measurement {
         benchmark: "look into a server",

@@ -31,7 +31,7 @@ pub fn get_by(mut stream: impl Read + Write, path: &str, headers: &str) -> (u16,
 pub fn cells(page: &str, heading: &str, first: &str) -> Option<Vec<String>> {
     let (_, section) = page.split_once(&format!("<h2>{heading}</h2>"))?;
     let section = section.split_once("</section>").map_or(section, |(section, _)| section);
-    let (_, row) = section.split_once(&format!("<td>{first}</td>"))?;
-    let (row, _) = row.split_once("</tr>")?;
-    Some(row.split("<td>").skip(1).map(|cell| cell.trim_end_matches("</td>").to_owned()).collect())
+    let text = |cell: &str| Some(cell.split_once('>')?.1.split_once("</td>")?.0.to_owned());
+    let rows = section.split("<tr>").map(|row| row.split("<td").filter_map(text).collect::<Vec<_>>());
+    rows.into_iter().find(|row| row.first().is_some_and(|cell| cell == first)).map(|row| row[1..].to_vec())
 }

@@ -14,12 +14,12 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(crate) fn ok(content_type: &'static str, body: String) -> Self {
-        Self { status: StatusCode::OK, content_type, body, allow: "GET" }
+        Self { status: StatusCode::OK, content_type, body, allow: "GET, HEAD" }
     }
 
     /// A refusal, with its reason for a person.
     pub(crate) fn refusal(status: StatusCode, reason: &str) -> Self {
-        Self { status, content_type: "text/plain; charset=utf-8", body: format!("{reason}\n"), allow: "GET" }
+        Self { status, content_type: "text/plain; charset=utf-8", body: format!("{reason}\n"), allow: "GET, HEAD" }
     }
 }
 

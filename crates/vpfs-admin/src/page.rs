@@ -69,7 +69,8 @@ where
 impl<F: Fn() -> String + Send + Sync + 'static> Respond for Page<F> {
     async fn respond(&self, _: Caller, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let rest = self.key.rest(request.uri().path()).await;
-        let (Some(rest @ ("" | "still")), &Method::GET) = (rest, request.method()) else {
+        // Of an answer to HEAD, only the head is sent.
+        let (Some(rest @ ("" | "still")), &Method::GET | &Method::HEAD) = (rest, request.method()) else {
             return response(Answer::refusal(
                 StatusCode::NOT_FOUND,
                 "the address is the one that vpfs web has printed, or has the text of the file web.key between its last slashes",

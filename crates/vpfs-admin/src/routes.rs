@@ -49,7 +49,8 @@ pub(crate) fn check(method: &Method, path: &str, routes: &[&str]) -> Result<(), 
         let reason = format!("there is no {path}; there are {}", routes.join(", "));
         return Err(Answer::refusal(StatusCode::NOT_FOUND, &reason));
     }
-    if *method != Method::GET {
+    // Of an answer to HEAD, only the head is sent.
+    if ![Method::GET, Method::HEAD].contains(method) {
         return Err(Answer::refusal(StatusCode::METHOD_NOT_ALLOWED, "nothing can be changed here; use GET"));
     }
     Ok(())
@@ -224,7 +225,7 @@ mod tests {
     #[test]
     fn nothing_else_can_be_asked() {
         let refused = |method, path| check(&method, path, &[METRICS]).map_err(|answer| answer.status.as_u16());
-        assert_eq!(refused(Method::GET, METRICS), Ok(()));
+        assert_eq!([Method::GET, Method::HEAD].map(|method| refused(method, METRICS)), [Ok(()); 2]);
         assert_eq!(refused(Method::GET, STATUS), Err(404), "not at this place");
         assert_eq!(refused(Method::POST, METRICS), Err(405));
     }

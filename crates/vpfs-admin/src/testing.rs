@@ -67,13 +67,12 @@ fn snapshot(apps: &[&str]) -> Snapshot {
             ..AppAccount::default()
         };
         AppSnapshot {
-            part: 0.5,
             app,
             is_other: false,
             shares: Vec::new(),
             account,
-            due: 30 * SECOND,
-            got: 20 * SECOND,
+            entitled: 30 * SECOND,
+            used: 20 * SECOND,
             peers: PeerService::default(),
         }
     };

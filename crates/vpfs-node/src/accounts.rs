@@ -15,10 +15,11 @@ use std::time::Duration;
 use vpfs_core::{AppId, AppPolicy, OpKind, Rule, ShareId, SharePolicy, Time};
 
 use crate::arrival::Served;
+use crate::entitled::Entitlements;
 use crate::in_storage::{Alike, Departures, Leaving};
-use crate::parts_of_time::PartsOfTime;
 use crate::requests::Entry;
 use crate::turns::Turns;
+use crate::used::Used;
 
 /// How often something took how long: by powers of two of microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -192,7 +193,8 @@ pub(crate) struct Accounts {
     by_app: Vec<Option<Box<AppAccount>>>,
     turns: Turns,
     departures: Departures,
-    parts: PartsOfTime,
+    entitled: Entitlements,
+    used: Used,
 }
 
 impl Accounts {
@@ -200,17 +202,18 @@ impl Accounts {
     const LOOK_BACK: usize = 8;
 
     pub(crate) fn set_policy(&mut self, now: Time, app: AppId, policy: &AppPolicy) {
-        self.parts.set_policy(now, app, policy);
+        self.entitled.set_policy(now, app, policy);
         self.account(app).policy = *policy;
     }
 
     pub(crate) fn set_share(&mut self, now: Time, share: ShareId, policy: SharePolicy) {
-        self.parts.set_share(now, share, policy);
+        self.entitled.set_share(now, share, policy);
     }
 
     /// An application without requests is gone for good: its number may become another one's. O(applications).
     pub(crate) fn forget(&mut self, app: AppId) {
-        self.parts.forget(app);
+        self.entitled.forget(app);
+        self.used.forget(app);
         if let Some(account) = self.by_app.get_mut(app.index()) {
             *account = None;
         }
@@ -222,7 +225,7 @@ impl Accounts {
     }
 
     pub(crate) fn on_enqueue(&mut self, now: Time, app: AppId, op: OpKind) {
-        self.parts.on_enqueue(now, app);
+        self.entitled.on_enqueue(now, app);
         self.account(app).of(op).queued += 1;
     }
 
@@ -232,7 +235,7 @@ impl Accounts {
         let admitted = request.admitted.min(now);
         let behind = if admitted < now { self.turns.at(admitted, now) } else { None };
         self.turns.note(now, Some(app));
-        self.parts.on_dispatch(now, app);
+        self.used.on_enter(now, app, request.pieces.is_some());
         let inside = self.account(app).inside();
         request.entered = self.departures.on_enter(now, app, inside == 0);
         let account = self.account(app);
@@ -250,6 +253,7 @@ impl Accounts {
         let is_last = account.inside() == 1;
         let quiet = served.and_then(|bytes| account.in_storage.quiet((op, bytes)));
         let stay = self.departures.on_leave(now, leaving, quiet.map(|quiet| quiet.own), is_last);
+        self.used.on_leave(now, leaving);
         let account = self.account(app);
         account.waits[Rule::Pace as usize] += paused.min(now.since(dispatched));
         if let Some(behind) = stay.behind {
@@ -262,7 +266,7 @@ impl Accounts {
 
     /// A request is no longer queued, or no longer in the storage; `idle`: nothing is.
     pub(crate) fn on_gone(&mut self, now: Time, (app, op): (AppId, OpKind), was_queued: bool, idle: bool) {
-        self.parts.on_gone(now, app, was_queued);
+        self.entitled.on_gone(now, app);
         let activity = self.account(app).of(op);
         let count = if was_queued { &mut activity.queued } else { &mut activity.outstanding };
         *count = count.checked_sub(1).expect("a request is over only once");
@@ -282,14 +286,14 @@ impl Accounts {
         self.account(app).released += 1;
     }
 
-    /// What was due to an application, and what it got, until now.
-    pub(crate) fn parts_of(&self, now: Time, app: AppId) -> (Duration, Duration) {
-        self.parts.of(now, app)
+    /// What an application was entitled to until now.
+    pub(crate) fn entitled(&self, now: Time, app: AppId) -> Duration {
+        self.entitled.of(now, app)
     }
 
-    /// The part of the storage's time that is due to it now, if it has requests.
-    pub(crate) fn part_of(&self, app: AppId) -> f64 {
-        self.parts.part(app)
+    /// What it used, and what all did, until the latest [`Accounts::look`] or departure.
+    pub(crate) fn used(&self) -> &Used {
+        &self.used
     }
 
     /// Messages wait for a processor of the proxy's host for so long, from now on.
@@ -297,9 +301,9 @@ impl Accounts {
         self.departures.processor_wait = wait;
     }
 
-    /// How long anything was in the storage, until now.
-    pub(crate) fn busy(&self, now: Time) -> Duration {
-        self.parts.busy(now)
+    /// Counts what was used until now.
+    pub(crate) fn look(&mut self, now: Time) {
+        self.used.look(now);
     }
 
     /// A dispatched request ended.

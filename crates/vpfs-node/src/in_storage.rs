@@ -263,10 +263,19 @@ pub(crate) struct Leaving {
     pub(crate) op: OpKind,
     pub(crate) dispatched: Time,
     pub(crate) entered: Entered,
-    /// Between its pieces.
+    /// Between its pieces, ...
     pub(crate) paused: Duration,
+    /// ... and how many these are; 1 if it was sent whole.
+    pub(crate) pieces: u32,
     /// Data bytes that it moved, if it was served as a whole.
     pub(crate) served: Option<u64>,
+}
+
+impl Leaving {
+    /// Its time in the storage; without that between its pieces.
+    pub(crate) fn time(&self, now: Time) -> Duration {
+        now.since(self.dispatched).saturating_sub(self.paused)
+    }
 }
 
 /// A request's time in the storage.
@@ -329,7 +338,7 @@ impl Departures {
         if is_last {
             self.presence.toggle(app, -1);
         }
-        let time = now.since(dispatched).saturating_sub(paused);
+        let time = leaving.time(now);
         let own = now.since(self.latest.max(dispatched)).min(time);
         let ahead = self.worked.since(entered.worked);
         let behind = if ahead.is_zero() { None } else { self.turns.at(entered.worked, self.worked) };
@@ -438,7 +447,15 @@ mod tests {
             let inside = &mut self.inside[app.index()];
             *inside += 1;
             let entered = self.departures.on_enter(ms(now), app, *inside == 1);
-            Leaving { app, op: OpKind::Read, dispatched: ms(now), entered, paused: Duration::ZERO, served: None }
+            Leaving {
+                app,
+                op: OpKind::Read,
+                dispatched: ms(now),
+                entered,
+                paused: Duration::ZERO,
+                pieces: 1,
+                served: None,
+            }
         }
 
         fn leave(&mut self, now: u64, leaving: &Leaving, work: Option<Duration>) -> Stay {
@@ -516,7 +533,7 @@ mod tests {
     #[test]
     fn the_time_between_pieces_does_not_count() {
         let mut site = Site::default();
-        let leaving = Leaving { paused: 20 * MS, ..site.enter(0, A) };
+        let leaving = Leaving { paused: 20 * MS, pieces: 3, ..site.enter(0, A) };
         let stay = site.leave(30, &leaving, None);
         assert_eq!((stay.time, stay.own, stay.situation), (10 * MS, 10 * MS, Situation::InPieces));
     }

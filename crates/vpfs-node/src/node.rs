@@ -556,7 +556,10 @@ impl<W> Node<W> {
     }
 
     /// All that is known at this moment, of no application if it is [`Node::without_accounts`]. O(applications).
-    pub fn snapshot(&self, now: Time) -> Snapshot {
+    pub fn snapshot(&mut self, now: Time) -> Snapshot {
+        if let Some(accounts) = &mut self.accounts {
+            accounts.look(now);
+        }
         let accounts = self.accounts.as_ref();
         let known = accounts.into_iter().flat_map(|accounts| accounts.iter());
         let apps: Vec<AppSnapshot> = known.filter_map(|(app, _)| self.seen(now, app)).collect();
@@ -569,7 +572,7 @@ impl<W> Node<W> {
             limits: self.scheduler.limits(),
             queued: self.queued(),
             outstanding: self.outstanding(),
-            busy: accounts.map_or(Duration::ZERO, |accounts| accounts.busy(now)),
+            busy: accounts.map_or(Duration::ZERO, |accounts| accounts.used().all()),
             apps,
             others: others.map(|others| *others),
         }
@@ -578,10 +581,10 @@ impl<W> Node<W> {
     fn seen(&self, now: Time, app: AppId) -> Option<AppSnapshot> {
         let accounts = self.accounts.as_ref()?;
         let account = accounts.get(app)?;
-        let (due, got) = accounts.parts_of(now, app);
-        let (shares, part) = (self.flows.places.way_to(account.policy.share), accounts.part_of(app));
+        let (entitled, used) = (accounts.entitled(now, app), accounts.used().of(app));
+        let shares = self.flows.places.way_to(account.policy.share);
         let (is_other, peers) = (self.others.contains(&app), self.peer_service(app));
-        Some(AppSnapshot { app, is_other, shares, part, account: account.clone(), due, got, peers })
+        Some(AppSnapshot { app, is_other, shares, account: account.clone(), entitled, used, peers })
     }
 
     /// The service of an application that was reported to peers and heard from them.

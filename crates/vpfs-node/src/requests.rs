@@ -33,8 +33,8 @@ pub(crate) struct Entry<W> {
     pub(crate) admitted: Time,
     pub(crate) dispatched: Time,
     pub(crate) entered: Entered,
-    /// Between the pieces in which it is sent.
-    pub(crate) paused_ns: u64,
+    /// In which it is sent, if not whole.
+    pub(crate) pieces: Option<Pieces>,
     pub(crate) state: State,
     serial: u32,
 }
@@ -63,8 +63,10 @@ pub(crate) struct Requests<W> {
 impl<W> Entry<W> {
     /// It leaves the storage, `served` as a whole with so many bytes, or otherwise.
     pub(crate) fn leaving(&self, served: Option<u64>) -> Leaving {
-        let Self { app, op, dispatched, entered, paused_ns, .. } = *self;
-        Leaving { app, op, dispatched, entered, paused: Duration::from_nanos(paused_ns), served }
+        let Self { app, op, dispatched, entered, pieces, .. } = *self;
+        let paused = Duration::from_nanos(pieces.map_or(0, Pieces::paused_ns));
+        let pieces = pieces.map_or(1, |pieces| pieces.count);
+        Leaving { app, op, dispatched, entered, paused, pieces, served }
     }
 }
 
@@ -84,7 +86,7 @@ impl<W> Requests<W> {
             admitted: now,
             dispatched: now,
             entered: Entered::default(),
-            paused_ns: 0,
+            pieces: None,
             state: State::Queued,
             serial,
         };
@@ -149,7 +151,7 @@ impl<W> Requests<W> {
         let id = dispatch.id;
         let entry = &mut self.entries[id.index()];
         (entry.state, entry.dispatched) = (State::Dispatched, now);
-        entry.paused_ns = dispatch.pieces.map_or(0, Pieces::paused_ns);
+        entry.pieces = dispatch.pieces;
         (RequestKey { id, serial: entry.serial }, entry)
     }
 

@@ -23,7 +23,7 @@ pub struct Snapshot {
     pub queued: usize,
     /// Requests in the storage, without those that wait for their clients.
     pub outstanding: usize,
-    /// How long anything was in the storage.
+    /// What all applications used of the storage's time: its rate is the utilisation.
     pub busy: Duration,
     /// All applications that were named or had requests, by id.
     pub apps: Vec<AppSnapshot>,
@@ -41,16 +41,13 @@ pub struct AppSnapshot {
     pub is_other: bool,
     /// The shares that it is in, the one at the top first.
     pub shares: Vec<InShare>,
-    /// The part of the storage's time that is due to it, if it has requests, beside those that have some now; 0 to 1.
-    pub part: f64,
     /// What it has and got here.
     pub account: AppAccount,
-    /// The storage's time that was due to it: its weight's part of the weights beside it for which somebody had
-    /// requests, of what was due to its share.
-    pub due: Duration,
-    /// The storage's time that it got: its part of the requests there. All together got the time in which anything was
-    /// there.
-    pub got: Duration,
+    /// The storage's time to which its weight entitled it while it had requests, among those that had some. Of all
+    /// applications, this is the time in which any had.
+    pub entitled: Duration,
+    /// The storage's time that it used, by when its requests left. Of all applications, this is [`Snapshot::busy`].
+    pub used: Duration,
     /// What of it was reported to other servers, and heard from them.
     pub peers: PeerService,
 }
@@ -59,15 +56,13 @@ impl AppSnapshot {
     /// Adds another application, for the sum of several; whom they waited for, and what peers know, is left out.
     pub fn add(&mut self, other: &Self) {
         self.account.add(&other.account);
-        self.part += other.part;
-        self.due += other.due;
-        self.got += other.got;
+        self.entitled += other.entitled;
+        self.used += other.used;
     }
 
     /// Only what it did and got until now, without what it has now.
     #[must_use]
     pub(crate) fn ended(mut self) -> Self {
-        self.part = 0.0;
         for activity in [&mut self.account.read, &mut self.account.write, &mut self.account.metadata] {
             (activity.queued, activity.outstanding) = (0, 0);
         }

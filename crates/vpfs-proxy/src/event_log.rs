@@ -224,7 +224,7 @@ mod tests {
             assert_eq!(kind.settle(at(seconds)), None);
         };
         (100..200).for_each(|second| change(second, second % 2 == 0));
-        // From second 198 on it is bulk, but for a moment; from 1000 on it no longer is.
+        // From second 198 on it is bulk, except for a moment; from 1000 on it no longer is.
         change(200, true);
         change(500, false);
         change(510, true);

@@ -46,4 +46,4 @@ pub use chart::Chart;
 pub use check::{Check, Claim, Kind, Measured, Subject, Tally, Verdict};
 pub use number::number;
 pub use plot::{Plot, Series};
-pub use report::{Report, Section, Table};
+pub use report::{Report, Section, Table, Tone};

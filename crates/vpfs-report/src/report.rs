@@ -100,10 +100,22 @@ impl Section {
     }
 }
 
+/// What a headline means, for those who see colours; its text says the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// All is well.
+    Good,
+    /// To be looked at.
+    Fair,
+    /// Something is wrong.
+    Bad,
+}
+
 /// A title, an introduction and sections. See the crate's example.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     pub(crate) title: String,
+    pub(crate) headline: Option<(Tone, String)>,
     pub(crate) introduction: Vec<String>,
     pub(crate) sections: Vec<Section>,
 }
@@ -111,7 +123,14 @@ pub struct Report {
 impl Report {
     /// A report without sections.
     pub fn new(title: impl Into<String>) -> Self {
-        Self { title: title.into(), introduction: Vec::new(), sections: Vec::new() }
+        Self { title: title.into(), headline: None, introduction: Vec::new(), sections: Vec::new() }
+    }
+
+    /// Sets what is said first of all.
+    #[must_use]
+    pub fn headline(mut self, tone: Tone, text: impl Into<String>) -> Self {
+        self.headline = Some((tone, text.into()));
+        self
     }
 
     /// Adds a paragraph before the first section.

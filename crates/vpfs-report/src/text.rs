@@ -27,7 +27,7 @@ impl Report {
     /// For a terminal of at least 120 columns: text, tables and verdicts; charts are represented by title and caption.
     pub fn text(&self) -> String {
         let mut page = format!("{}\n{}\n", self.title, "=".repeat(self.title.chars().count()));
-        for paragraph in &self.introduction {
+        for paragraph in self.headline.iter().map(|(_, text)| text).chain(&self.introduction) {
             let _ = write!(page, "\n{paragraph}\n");
         }
         if self.tally() != Tally::default() {

@@ -41,6 +41,21 @@ pub(crate) fn roughly(duration: Duration) -> String {
     format!("{:.0} {name}", seconds / unit)
 }
 
+/// A part as people read it.
+pub(crate) fn percent(part: f64) -> String {
+    format!("{:.0}%", part * 100.0)
+}
+
+/// A mean time for people; `-` if nothing had any.
+pub(crate) fn mean_time(seconds: Option<f64>) -> String {
+    match seconds {
+        None => "-".to_owned(),
+        Some(seconds) if seconds < 0.01 => format!("{:.2}ms", seconds * 1e3),
+        Some(seconds) if seconds < 1.0 => format!("{:.0}ms", seconds * 1e3),
+        Some(seconds) => format!("{seconds:.1}s"),
+    }
+}
+
 /// Seconds since 1970.
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()

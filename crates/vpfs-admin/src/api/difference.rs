@@ -60,8 +60,8 @@ impl App {
 
     /// Adds `sign` times the counters of `other`.
     fn count(&mut self, other: &Self, sign: f64) {
-        self.due_seconds += sign * other.due_seconds;
-        self.got_seconds += sign * other.got_seconds;
+        self.used_seconds += sign * other.used_seconds;
+        self.entitled_seconds += sign * other.entitled_seconds;
         self.released_requests = counted(self.released_requests, other.released_requests, sign);
         self.held_seconds += sign * other.held_seconds;
         self.waits.count(&other.waits, sign);
@@ -175,7 +175,7 @@ mod tests {
         let gauges = before.since(Some(before));
         assert_eq!((since.read.requests, since.read.queued), (before.read.requests, 2 * before.read.queued));
         assert_eq!((&since.behind, &since.in_storage, since.waits), (&before.behind, &before.in_storage, before.waits));
-        assert_eq!((gauges.read.bytes, gauges.due_seconds, gauges.weight), (0, 0.0, before.weight));
+        assert_eq!((gauges.read.bytes, gauges.entitled_seconds, gauges.weight), (0, 0.0, before.weight));
         assert_eq!(gauges.in_storage[0].quiet_seconds, before.in_storage[0].quiet_seconds, "it is as at the end");
         assert_eq!(now.since(None), now);
     }

@@ -74,7 +74,7 @@ pub struct Server {
     pub queued: u64,
     /// Requests in the storage, without those that wait for their clients.
     pub outstanding: u64,
-    /// How long anything was in the storage, in seconds.
+    /// What all applications used of the storage's time, in seconds: its rate is the utilisation.
     pub busy_seconds: f64,
     /// The bound on device time in the storage, in seconds; `null` if the policy has none, or none yet.
     pub window_seconds: Option<f64>,
@@ -98,18 +98,18 @@ pub struct App {
     pub shares: Vec<InShare>,
     /// Its weight among those in the same share.
     pub weight: u32,
-    /// The part of the storage's time that is due to it, if it has requests, beside those that have some now; 0 to 1.
-    #[serde(default)]
-    pub part: f64,
     /// Its requests pass at once.
     #[serde(default)]
     pub exempt: bool,
     /// It takes all that it can get, so that others are protected from it.
     pub bulk: bool,
-    /// The storage's time that was due to it by weight while it had requests, in seconds.
-    pub due_seconds: f64,
-    /// The storage's time that it got by its requests there, in seconds.
-    pub got_seconds: f64,
+    /// The storage's time that it used, in seconds: by when its requests left. That of all is `busy_seconds`.
+    #[serde(alias = "got_seconds")]
+    pub used_seconds: f64,
+    /// The storage's time to which its weight entitled it while it had requests, among those that had some, in
+    /// seconds. That of all is the time in which any had.
+    #[serde(alias = "due_seconds")]
+    pub entitled_seconds: f64,
     /// Its rate is limited.
     pub has_cap: bool,
     /// To this, in bytes per second; `null` if it is not.
@@ -320,7 +320,7 @@ pub(crate) fn op_name(op: OpKind) -> &'static str {
 impl App {
     /// `None` if it is newer than the names.
     fn new(names: &[AppStatus], now: Time, seen: &AppSnapshot, bulk: bool) -> Option<Self> {
-        let AppSnapshot { app, shares, part, account, due, got, .. } = seen;
+        let AppSnapshot { app, shares, account, entitled, used, .. } = seen;
         let name = names.get(app.index())?;
         let cap = account.policy.cap;
         Some(Self {
@@ -328,11 +328,10 @@ impl App {
             automatic: name.is_automatic,
             shares: shares.iter().map(|of| InShare { share: of.path.to_string(), weight: of.weight.get() }).collect(),
             weight: account.policy.weight.get(),
-            part: *part,
             exempt: account.policy.exempt,
             bulk,
-            due_seconds: due.as_secs_f64(),
-            got_seconds: got.as_secs_f64(),
+            used_seconds: used.as_secs_f64(),
+            entitled_seconds: entitled.as_secs_f64(),
             has_cap: cap.is_some(),
             cap_bytes_per_second: cap.map(|cap| cap.bytes_per_second()),
             released_requests: account.released,

@@ -37,36 +37,28 @@ impl<'a> App<'a> {
 }
 
 /// By application.
-static BY_APP: [Measured<AppSnapshot>; 7] = [
+static BY_APP: [Measured<AppSnapshot>; 6] = [
     (Family::gauge("app_weight", None, "Weight of the application among those in the same share"), |app| {
         app.account.policy.weight.get().into()
     }),
-    (
-        Family::gauge(
-            "app_effective_weight",
-            None,
-            "Part of the storage's time due to the application if it has requests, beside those that have some now: 0 to 1",
-        ),
-        |app| app.part,
-    ),
     (Family::gauge("app_exempt", None, "1 if the application's requests pass at once"), |app| {
         f64::from(u8::from(app.account.policy.exempt))
     }),
     (
         Family::counter(
-            "app_due",
+            "app_used",
             Some(Unit::Seconds),
-            "Time of the storage due to the application: by weight, among those that have requests",
+            "Time of the storage that the application used; of all applications, the busy time of the server",
         ),
-        |app| app.due.as_secs_f64(),
+        |app| app.used.as_secs_f64(),
     ),
     (
         Family::counter(
-            "app_got",
+            "app_entitled",
             Some(Unit::Seconds),
-            "Time of the storage that the application got: its part of the requests there",
+            "Time of the storage to which its weight entitled the application, among those that had requests",
         ),
-        |app| app.got.as_secs_f64(),
+        |app| app.entitled.as_secs_f64(),
     ),
     (
         Family::counter(

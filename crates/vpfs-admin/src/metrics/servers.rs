@@ -30,9 +30,14 @@ static PROCESS: [Measured<Status>; 6] = [
 
 /// By server; without a value there is no series.
 static BY_SERVER: [Measured<ServerStatus, Option<f64>>; 7] = [
-    (Family::counter("server_busy", Some(Unit::Seconds), "Time in which anything was in the storage"), |server| {
-        Some(server.snapshot.busy.as_secs_f64())
-    }),
+    (
+        Family::counter(
+            "server_busy",
+            Some(Unit::Seconds),
+            "Time of the storage that all applications used: its rate is the utilisation",
+        ),
+        |server| Some(server.snapshot.busy.as_secs_f64()),
+    ),
     (Family::gauge("server_queued_requests", None, "Requests that wait in vpfs"), |server| {
         Some(server.snapshot.queued as f64)
     }),

@@ -24,10 +24,9 @@ fn counters_gauges_and_histograms_say_what_the_snapshot_says() {
             "process_start_time_seconds 1800000000.5",
             "vpfs_app_data_bytes_total{server=\"s1\",app=\"climate\",op=\"read\"} 3145728.0",
             "vpfs_app_requests_total{server=\"s2\",app=\"climate\",op=\"metadata\"} 0.0",
-            "vpfs_app_due_seconds_total{server=\"s1\",app=\"climate\"} 30.0",
-            "vpfs_app_effective_weight{server=\"s1\",app=\"climate\"} 0.5",
+            "vpfs_app_entitled_seconds_total{server=\"s1\",app=\"climate\"} 30.0",
             "vpfs_app_exempt{server=\"s1\",app=\"climate\"} 0.0",
-            "vpfs_app_got_seconds_total{server=\"s1\",app=\"climate\"} 20.0",
+            "vpfs_app_used_seconds_total{server=\"s1\",app=\"climate\"} 20.0",
             "vpfs_app_queued_requests{server=\"s1\",app=\"climate\",op=\"read\"} 1.0",
             // Two waits from 1 to 2 ms.
             "vpfs_app_wait_seconds_bucket{server=\"s1\",app=\"climate\",op=\"read\",le=\"0.000512\"} 0",
@@ -94,9 +93,9 @@ fn series_of_a_job_say_whose_it_is() {
     status.apps[1].charge = Charge { account: Some("physics".into()), user: Some("alice".into()) };
     let job = "server=\"s1\",app=\"slurm:7\",account=\"physics\",user=\"alice\"";
     let lines = lines(status, Format::OpenMetrics);
-    let due = format!("vpfs_app_due_seconds_total{{{job}}} 30.0");
+    let entitled = format!("vpfs_app_entitled_seconds_total{{{job}}} 30.0");
     let reads = format!("vpfs_app_requests_total{{{job},op=\"read\"}} 2");
-    assert!(lines.contains(&due) && lines.iter().any(|line| line.starts_with(&reads)), "{lines:#?}");
+    assert!(lines.contains(&entitled) && lines.iter().any(|line| line.starts_with(&reads)), "{lines:#?}");
     let is_bucket = |line: &String| line.starts_with("vpfs_app_wait_seconds_bucket") && line.contains(job);
     assert!(lines.iter().any(is_bucket), "{lines:#?}");
     assert!(lines.iter().all(|line| !line.contains("slurm:7") || line.contains(job) || line.contains("s2")));

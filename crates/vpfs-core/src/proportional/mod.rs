@@ -3,12 +3,12 @@
 //!
 //! - **Bulk** is an application that has much pending: at least half of the largest. The others are *interactive*, and
 //!   their requests go at once.
-//! - **The rate** of bulk, and how much of it may be in the storage, is all that is decided; [`law`] decides it from
+//! - **The rate** of bulk, and how much of it may be in the storage, is all that is decided; `law` decides it from
 //!   what was served and how long the others waited. Nothing is known of the storage, and nothing is learned about
 //!   what requests cost.
-//! - **Costs** are only relative, they divide that rate among bulk: an access costs [`FIXED`] and its bytes, metadata
-//!   [`FIXED`] per object.
-//! - **Minima** ([`crate::minima`]) come before everything, and long writes of bulk go in **pieces** while others are
+//! - **Costs** are only relative, they divide that rate among bulk: an access costs 64 KiB and its bytes, metadata
+//!   64 KiB per object.
+//! - **Minima** (`minima`) come before everything, and long writes of bulk go in **pieces** while others are
 //!   there.
 #![expect(clippy::cast_possible_truncation, reason = "what is too large for an integer becomes the largest one")]
 

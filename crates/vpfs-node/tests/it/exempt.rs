@@ -53,7 +53,7 @@ fn dispatched(node: &mut Node<()>, now: Time) -> Vec<RequestKey> {
     dispatched.0
 }
 
-fn writes(node: &Node<()>, now: Time, app: AppId) -> Activity {
+fn writes(node: &mut Node<()>, now: Time, app: AppId) -> Activity {
     node.snapshot(now).apps.into_iter().find(|found| found.app == app).unwrap().account.write
 }
 
@@ -67,14 +67,14 @@ fn their_requests_pass_all_others_and_are_counted() {
     for _ in 0..20 {
         let (key, passed) = send(&mut node, now, BACKUP);
         assert_eq!(passed, [key]);
-        assert_eq!(writes(&node, now, BACKUP).outstanding, 1);
+        assert_eq!(writes(&mut node, now, BACKUP).outstanding, 1);
         let since = now;
         now = now + MS;
         node.correct_cost(now, key, 7);
         node.complete(now, key, &Served { bytes: 7, ..Served::new(OpKind::Write, since, since) });
         assert_eq!(dispatched(&mut node, now), [], "it had no slot that others could take");
     }
-    let Activity { queued, outstanding, requests, bytes, waited, served, .. } = writes(&node, now, BACKUP);
+    let Activity { queued, outstanding, requests, bytes, waited, served, .. } = writes(&mut node, now, BACKUP);
     assert_eq!((queued, outstanding, requests, bytes), (0, 0, 20, 140));
     assert_eq!((waited.sum, served.sum), (Duration::ZERO, 20 * MS));
     node.complete(now, first, &Served { bytes: 1, ..Served::new(OpKind::Write, Time::ZERO, Time::ZERO) });
@@ -93,7 +93,7 @@ fn they_end_in_every_way() {
     let (stalled, _) = send(&mut node, Time::ZERO, BACKUP);
     assert_eq!(node.release(Time::ZERO, stalled), BACKUP);
     node.complete(Time::ZERO + MS, stalled, &Served::new(OpKind::Write, Time::ZERO, Time::ZERO));
-    let Activity { queued, outstanding, .. } = writes(&node, Time::ZERO + MS, BACKUP);
+    let Activity { queued, outstanding, .. } = writes(&mut node, Time::ZERO + MS, BACKUP);
     assert_eq!((queued, outstanding, node.is_idle()), (0, 0, true));
 }
 
@@ -148,16 +148,16 @@ fn what_waits_can_be_given_to_another_application() {
         node.reassign(now, key, AppId(2));
     }
     assert_eq!(dispatched(&mut node, now), []);
-    let queued = |node: &Node<()>| [ORDINARY, BACKUP, AppId(2)].map(|app| writes(node, now, app).queued);
-    assert_eq!(queued(&node), [1, 0, 2]);
+    let queued = |node: &mut Node<()>| [ORDINARY, BACKUP, AppId(2)].map(|app| writes(node, now, app).queued);
+    assert_eq!(queued(&mut node), [1, 0, 2]);
     node.reassign(now, waiting[2], BACKUP);
     assert_eq!(dispatched(&mut node, now), [waiting[2]], "exempt: it passes at once");
     node.reassign(now, waiting[1], ORDINARY);
-    assert_eq!((queued(&node), dispatched(&mut node, now)), ([2, 0, 0], vec![]));
+    assert_eq!((queued(&mut node), dispatched(&mut node, now)), ([2, 0, 0], vec![]));
     node.cancel(now, waiting[0]);
     node.reassign(now, waiting[0], BACKUP);
     node.complete(now, first, &Served::new(OpKind::Write, Time::ZERO, Time::ZERO));
     assert_eq!(dispatched(&mut node, now), [waiting[1]]);
-    let waited = writes(&node, now, ORDINARY);
+    let waited = writes(&mut node, now, ORDINARY);
     assert_eq!((waited.queued, waited.outstanding), (0, 1));
 }

@@ -35,6 +35,7 @@ mod successor;
 pub(crate) mod support_bundle;
 mod systemd;
 pub(crate) mod top;
+mod verdict;
 pub(crate) mod web;
 pub(crate) mod why;
 pub(crate) mod workload;

@@ -1,31 +1,47 @@
-//! What applications did between two looks, over the servers that both saw.
+//! What applications did between two looks, over the servers that both saw: `vpfs top`, and the page.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use vpfs_admin::api::{App, Span, Status, Work};
 
-use crate::print::plain;
+use super::verdict::Verdict;
+use super::why::{Breakdown, Cause};
+use crate::print::{percent, plain};
+
+/// What is found out for so many applications, those whose requests took longest; of others, only what they did.
+const EXPLAINED: usize = 100;
+
+/// Some time, for a glance.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Glance {
+    pub(super) verdict: Verdict,
+    /// The sum of all applications: what they used is the storage's utilisation.
+    pub(super) total: Row,
+    /// By name.
+    pub(super) apps: Vec<Row>,
+    #[serde(skip)]
+    pub(super) span: Span,
+}
 
 /// An application.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Row {
     /// Its name.
     pub(super) app: String,
-    /// Its weight.
-    pub(super) weight: u32,
-    /// The part of the storage's time due to it, if it has requests, beside those that have some now; the mean of
-    /// several servers.
-    pub(super) part: f64,
-    /// The part of the storage's time that was due to it, ...
-    pub(super) due: f64,
-    /// ... and that it got; of several servers, the mean.
-    pub(super) got: f64,
+    /// Its weight; of a sum none.
+    pub(super) weight: Option<u32>,
     /// Data that it moved.
     pub(super) bytes_per_second: f64,
     /// Requests of it that ended.
     pub(super) requests_per_second: f64,
-    /// Of these, the mean time in vpfs, if there were any, ...
+    /// The part of the storage's time that it used; of several servers, the mean.
+    pub(super) used: f64,
+    /// The part to which its weight entitled it among those that asked, from 0 to 1; of all applications, these are 1.
+    pub(super) entitled: f64,
+    /// It used less than that, although it waited for others.
+    pub(super) below_entitled: bool,
+    /// Of the requests that ended, the mean time in vpfs, if there were any, ...
     pub(super) wait_seconds: Option<f64>,
     /// ... and in the storage.
     pub(super) storage_seconds: Option<f64>,
@@ -33,107 +49,128 @@ pub(super) struct Row {
     pub(super) queued: u64,
     /// ... and that are in the storage now.
     pub(super) outstanding: u64,
-    /// What determines how it is served.
-    pub(super) state: State,
-}
-
-/// What determines how an application is served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum State {
     /// Its requests pass at once.
-    Exempt,
-    /// Its clients kept the storage waiting.
-    Released,
-    /// Its cap held it.
-    Capped,
-    /// The pace of bulk held it.
-    Paced,
-    /// It takes all that it can get.
-    Bulk,
-    /// It has requests.
-    Active,
-    /// It has none.
-    Idle,
+    pub(super) exempt: bool,
+    /// What most of the time of its requests was for, as `vpfs why` says it; `null` if none ended.
+    pub(super) cause: Option<Cause>,
+    /// Behind whom they waited longest, if that is worth a word.
+    pub(super) slowed_by: Option<SlowedBy>,
 }
 
-impl State {
-    /// For people.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Exempt => "exempt",
-            Self::Released => "released",
-            Self::Capped => "capped",
-            Self::Paced => "paced",
-            Self::Bulk => "bulk",
-            Self::Active => "active",
-            Self::Idle => "idle",
+/// Another application, and the part of the time of the requests that were behind it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct SlowedBy {
+    app: String,
+    part: f64,
+}
+
+impl Row {
+    /// For people; `-` if it asked for nothing, or does not take turns.
+    pub(super) fn entitled(&self) -> String {
+        if self.entitled > 0.0 { percent(self.entitled) } else { "-".to_owned() }
+    }
+
+    /// A sign for people who do not see colours: it is below what it is entitled to, or waits for somebody.
+    pub(super) fn sign(&self) -> char {
+        match &self.cause {
+            _ if self.below_entitled => '!',
+            _ if self.slowed_by.is_some() => '~',
+            Some(Cause::Pace | Cause::Minimum | Cause::Cost) => '~',
+            _ => ' ',
+        }
+    }
+
+    /// Why its requests take as long as they do.
+    pub(super) fn why(&self) -> String {
+        match (&self.cause, &self.slowed_by) {
+            _ if self.exempt => "exempt".to_owned(),
+            (Some(Cause::Nothing | Cause::Share(_) | Cause::Neighbour(_)), Some(SlowedBy { app, part })) => {
+                format!("behind {} {}", plain(app), percent(*part))
+            }
+            (Some(cause), _) => cause.short(),
+            (None, _) if self.queued > 0 => "none ended".to_owned(),
+            (None, _) if self.outstanding > 0 => "in the storage".to_owned(),
+            (None, _) => "idle".to_owned(),
         }
     }
 }
 
-/// A mean time for people; `-` if nothing had any.
-pub(super) fn time(seconds: Option<f64>) -> String {
-    match seconds {
-        None => "-".to_owned(),
-        Some(seconds) if seconds < 0.01 => format!("{:.2}ms", seconds * 1e3),
-        Some(seconds) if seconds < 1.0 => format!("{:.0}ms", seconds * 1e3),
-        Some(seconds) => format!("{seconds:.1}s"),
+impl Glance {
+    /// At the server called `server`, or at all. A server whose proxy started in between is left out, as its counters
+    /// began anew.
+    pub(super) fn of(before: &[Status], after: &[Status], server: Option<&str>) -> Self {
+        let mut span = Span::of_all(before, after);
+        span.servers.retain(|found| server.is_none_or(|name| name == found.name));
+        let mut by_name = BTreeMap::<&str, Vec<&App>>::new();
+        for app in span.servers.iter().flat_map(|server| &server.apps) {
+            by_name.entry(&app.app).or_default().push(app);
+        }
+        let all: Vec<&App> = by_name.values().flatten().copied().collect();
+        let scale = Scale::of(&span, &all);
+        let total = Row { weight: None, ..scale.row("total", &all) };
+        let mut apps: Vec<Row> = by_name.iter().map(|(name, apps)| scale.row(name, apps)).collect();
+        let explained = explained(&span, &by_name);
+        for row in &mut apps {
+            if let Some(found) = explained.get(row.app.as_str()) {
+                row.below_entitled = found.is_below_entitled();
+                row.cause = (found.requests > 0).then(|| Cause::of(found));
+                row.slowed_by = found.slowed_most_by().map(|(app, part)| SlowedBy { app: app.to_owned(), part });
+            }
+        }
+        let verdict = Verdict::of(total.used, explained.values());
+        apps.iter_mut().for_each(|row| row.app = plain(&row.app));
+        Self { verdict, total, apps, span }
     }
 }
 
-/// The applications by name, at the server called `server` or the sum of all. A server whose proxy started in between
-/// is left out, as its counters began anew.
-pub(super) fn rows(before: &[Status], after: &[Status], server: Option<&str>) -> Vec<Row> {
-    let mut span = Span::of_all(before, after);
-    span.servers.retain(|found| server.is_none_or(|name| name == found.name));
-    let seconds = span.servers.iter().map(|server| server.seconds).fold(f64::MIN_POSITIVE, f64::max);
-    let server_seconds = seconds * span.servers.len() as f64;
-    let mut apps = BTreeMap::<&str, Vec<&App>>::new();
-    for app in span.servers.iter().flat_map(|server| &server.apps) {
-        apps.entry(&app.app).or_default().push(app);
-    }
-    apps.into_iter().map(|(name, apps)| row(name, &apps, seconds, server_seconds)).collect()
+fn explained(span: &Span, by_name: &BTreeMap<&str, Vec<&App>>) -> BTreeMap<String, Breakdown> {
+    let seconds = |apps: &[&App]| apps.iter().map(|app| app.work().seconds()).sum::<f64>();
+    let active = by_name.iter().filter(|(_, apps)| apps.iter().any(|app| app.is_active()));
+    let mut longest: Vec<(f64, &str)> = active.map(|(name, apps)| (seconds(apps), *name)).collect();
+    longest.sort_by(|one, other| other.0.total_cmp(&one.0));
+    let longest = longest.into_iter().take(EXPLAINED);
+    longest.filter_map(|(_, app)| Some((app.to_owned(), Breakdown::of(span, app)?))).collect()
 }
 
-/// Of an application at several servers.
-fn row(name: &str, apps: &[&App], seconds: f64, server_seconds: f64) -> Row {
-    let sum = |of: fn(&App) -> f64| apps.iter().map(|app| of(app)).sum::<f64>();
-    let mut work = Work::default();
-    apps.iter().for_each(|app| work.add(&app.work()));
-    Row {
-        app: plain(name),
-        weight: apps.last().map_or(0, |app| app.weight),
-        part: sum(|app| app.part) / apps.len() as f64,
-        due: sum(|app| app.due_seconds) / server_seconds,
-        got: sum(|app| app.got_seconds) / server_seconds,
-        bytes_per_second: work.bytes as f64 / seconds,
-        requests_per_second: work.requests as f64 / seconds,
-        wait_seconds: work.mean(work.wait_seconds),
-        storage_seconds: work.mean(work.storage_seconds),
-        queued: work.queued,
-        outstanding: work.outstanding,
-        state: state(apps),
-    }
+/// What makes parts and rates of sums.
+struct Scale {
+    seconds: f64,
+    server_seconds: f64,
+    entitled_seconds: f64,
 }
 
-fn state(apps: &[&App]) -> State {
-    let any = |is: fn(&App) -> bool| apps.iter().any(|app| is(app));
-    let is_held = any(|app| app.held_seconds > 0.0);
-    if any(|app| app.exempt) {
-        State::Exempt
-    } else if any(|app| app.released_requests > 0) {
-        State::Released
-    } else if is_held && any(|app| app.has_cap) {
-        State::Capped
-    } else if is_held {
-        State::Paced
-    } else if !any(App::is_active) {
-        State::Idle
-    } else if any(|app| app.bulk) {
-        State::Bulk
-    } else {
-        State::Active
+impl Scale {
+    fn of(span: &Span, all: &[&App]) -> Self {
+        let seconds = span.servers.iter().map(|server| server.seconds);
+        let entitled_seconds: f64 = all.iter().map(|app| app.entitled_seconds).sum();
+        Self {
+            seconds: seconds.clone().fold(f64::MIN_POSITIVE, f64::max),
+            server_seconds: seconds.sum::<f64>().max(f64::MIN_POSITIVE),
+            entitled_seconds: entitled_seconds.max(f64::MIN_POSITIVE),
+        }
+    }
+
+    /// Of an application at several servers.
+    fn row(&self, name: &str, apps: &[&App]) -> Row {
+        let sum = |of: fn(&App) -> f64| apps.iter().map(|app| of(app)).sum::<f64>();
+        let mut work = Work::default();
+        apps.iter().for_each(|app| work.add(&app.work()));
+        Row {
+            app: name.to_owned(),
+            weight: apps.last().map(|app| app.weight),
+            bytes_per_second: work.bytes as f64 / self.seconds,
+            requests_per_second: work.requests as f64 / self.seconds,
+            used: sum(|app| app.used_seconds) / self.server_seconds,
+            entitled: sum(|app| app.entitled_seconds) / self.entitled_seconds,
+            below_entitled: false,
+            wait_seconds: work.mean(work.wait_seconds),
+            storage_seconds: work.mean(work.storage_seconds),
+            queued: work.queued,
+            outstanding: work.outstanding,
+            exempt: apps.iter().any(|app| app.exempt),
+            cause: None,
+            slowed_by: None,
+        }
     }
 }
 
@@ -156,8 +193,8 @@ pub(super) mod tests {
         }
     }
 
-    /// A proxy for a server after some time, in which *climate* had a request a second and was due and got half of the
-    /// storage's time, and *idle* had nothing.
+    /// A proxy for a server after some time, in which *climate* had a request a second, used half of the storage's time
+    /// and alone asked for it, and *idle* had nothing.
     pub(in crate::cmd) fn status(server: &str, up: u32) -> Status {
         let nothing = Work { queued: 0, outstanding: 0, ..work(0) };
         let app = |app: &str, work, seconds| App {
@@ -165,11 +202,10 @@ pub(super) mod tests {
             automatic: false,
             shares: Vec::new(),
             weight: 2,
-            part: 0.25,
             exempt: false,
             bulk: true,
-            due_seconds: seconds,
-            got_seconds: seconds,
+            used_seconds: seconds,
+            entitled_seconds: 2.0 * seconds,
             has_cap: false,
             cap_bytes_per_second: None,
             released_requests: 0,
@@ -200,25 +236,68 @@ pub(super) mod tests {
         Status { version, configuration, up_seconds, memory_bytes, connections, unstored_bytes: 0, holders, servers }
     }
 
+    fn rows(before: &[Status], after: &[Status], server: Option<&str>) -> Vec<Row> {
+        Glance::of(before, after, server).apps
+    }
+
     #[test]
     fn rates_are_those_between_two_looks() {
         let rows = rows(&[status("s1", 10)], &[status("s1", 14)], None);
         let climate = Row {
             app: "climate".into(),
-            weight: 2,
-            part: 0.25,
-            due: 0.5,
-            got: 0.5,
+            weight: Some(2),
             bytes_per_second: f64::from(1 << 20),
             requests_per_second: 1.0,
+            used: 0.5,
+            entitled: 1.0,
+            below_entitled: false,
             wait_seconds: Some(0.5),
             storage_seconds: Some(0.25),
             queued: 1,
             outstanding: 2,
-            state: State::Bulk,
+            exempt: false,
+            cause: Some(Cause::Nothing),
+            slowed_by: None,
         };
         assert_eq!(rows[0], climate);
-        assert_eq!((rows[1].app.as_str(), rows[1].wait_seconds, rows[1].state), ("idle", None, State::Idle));
+        let idle = &rows[1];
+        assert_eq!((idle.app.as_str(), idle.wait_seconds, idle.used), ("idle", None, 0.0));
+        assert_eq!((idle.why().as_str(), idle.entitled().as_str()), ("idle", "-"));
+    }
+
+    #[test]
+    fn a_row_says_who_slows_it_even_if_that_is_not_the_most() {
+        let row = |part: f64, below_entitled, cause| Row {
+            below_entitled,
+            cause: Some(cause),
+            slowed_by: (part > 0.0).then(|| SlowedBy { app: "large".to_owned(), part }),
+            ..Row::default()
+        };
+        let seen = |row: Row| (row.sign(), row.why());
+        assert_eq!(seen(row(0.0, false, Cause::Nothing)), (' ', "-".to_owned()));
+        assert_eq!(seen(row(0.3, false, Cause::Nothing)), ('~', "behind large 30%".to_owned()));
+        assert_eq!(seen(row(0.9, true, Cause::Neighbour("large".into()))), ('!', "behind large 90%".to_owned()));
+        assert_eq!(seen(row(0.2, false, Cause::Cap)), ('~', "its cap".to_owned()));
+        assert_eq!(seen(row(0.0, false, Cause::Pace)), ('~', "pace of bulk".to_owned()));
+    }
+
+    /// Symptom: a column of parts summed to 321 %, as each was what an application would be due if it came.
+    #[test]
+    fn columns_add_up() {
+        let mut after = [status("s1", 14), status("s2", 14)];
+        for status in &mut after {
+            let server = &mut status.servers[0];
+            server.apps[1].entitled_seconds = 12.0;
+            server.apps[1].used_seconds = 1.0;
+            server.apps.push(App { app: "third".into(), used_seconds: 0.2, ..server.apps[1].clone() });
+        }
+        let before = [status("s1", 10), status("s2", 10)];
+        for server in [None, Some("s1")] {
+            let Glance { total, apps, .. } = Glance::of(&before, &after, server);
+            let sums = apps.iter().fold((0.0, 0.0), |sums, row| (sums.0 + row.used, sums.1 + row.entitled));
+            assert!((sums.0 - total.used).abs() < 1e-9 && (sums.1 - 1.0).abs() < 1e-9, "{sums:?}");
+            assert!((total.used - 0.8).abs() < 1e-9 && total.entitled == 1.0, "{total:?}");
+        }
     }
 
     #[test]
@@ -226,25 +305,20 @@ pub(super) mod tests {
         let before = [status("s1", 10), status("s2", 10), status("s3", 10)];
         let after = [status("s1", 14), status("s2", 14), status("s3", 2)];
         let all = rows(&before, &after, None);
-        assert_eq!((all[0].requests_per_second, all[0].got), (2.0, 0.5));
+        assert_eq!((all[0].requests_per_second, all[0].used), (2.0, 0.5));
         assert_eq!(rows(&before, &after, Some("s2"))[0].requests_per_second, 1.0);
         assert_eq!(rows(&before, &after, Some("s3")), []);
         assert_eq!(rows(&[], &after, None), []);
     }
 
     #[test]
-    fn a_state_says_what_holds_it() {
-        let app = App { held_seconds: 1.0, ..status("s1", 1).servers.remove(0).apps.remove(0) };
-        let state = |app: &App| state(&[app]);
-        assert_eq!(state(&app), State::Paced);
-        assert_eq!(state(&App { has_cap: true, ..app.clone() }), State::Capped);
-        assert_eq!(state(&App { released_requests: 1, ..app.clone() }), State::Released);
-        assert_eq!(state(&App { held_seconds: 0.0, bulk: false, ..app.clone() }), State::Active);
-        assert_eq!(state(&App { exempt: true, ..app }), State::Exempt);
-    }
-
-    #[test]
     fn a_name_does_not_control_the_terminal() {
-        assert_eq!(row("a\u{1b}[2J", &[], 1.0, 1.0).app, "a?[2J");
+        let hostile = |up| {
+            let mut status = status("s1", up);
+            status.servers[0].apps[0].app = "a\u{1b}[2J".to_owned();
+            [status]
+        };
+        let Glance { apps, verdict, .. } = Glance::of(&hostile(10), &hostile(14), None);
+        assert!(apps.iter().any(|row| row.app == "a?[2J") && !format!("{verdict:?}").contains('\u{1b}'));
     }
 }

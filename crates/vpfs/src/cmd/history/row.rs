@@ -15,8 +15,8 @@ pub(super) struct Row<'a> {
     /// Of the requests that ended, if any did.
     wait_seconds: Option<f64>,
     storage_seconds: Option<f64>,
-    due: f64,
-    got: f64,
+    used: f64,
+    entitled: f64,
     /// What held most of the waiting in vpfs, if anything waited.
     rule: &'static str,
     /// For whom it waited longest in vpfs and in the storage, itself not.
@@ -25,7 +25,7 @@ pub(super) struct Row<'a> {
 
 impl<'a> Row<'a> {
     pub(super) const CSV_HEADER: &'static str = "at,seconds,server,bytes_per_second,requests_per_second,\
-        wait_seconds,storage_seconds,due,got,rule,behind";
+        wait_seconds,storage_seconds,used,entitled,rule,behind";
 
     pub(super) fn of(sample: &'a Sample) -> Self {
         let Sample { at, seconds, server, app, .. } = sample;
@@ -39,17 +39,17 @@ impl<'a> Row<'a> {
             requests_per_second: work.requests as f64 / seconds,
             wait_seconds: work.mean(work.wait_seconds),
             storage_seconds: work.mean(work.storage_seconds),
-            due: app.due_seconds / seconds,
-            got: app.got_seconds / seconds,
+            used: app.used_seconds / seconds,
+            entitled: app.entitled_seconds / seconds,
             rule: rule(&app.waits),
             behind: behind(sample),
         }
     }
 
     pub(super) fn header() -> String {
-        let [due, got, mb, ops, wait, storage] = ["due", "got", "MB/s", "ops/s", "wait", "storage"];
+        let [used, entitled, mb, ops, wait, storage] = ["used", "entitled", "MB/s", "ops/s", "wait", "storage"];
         format!(
-            "{:19} {:8} {due:>4} {got:>4} {mb:>7} {ops:>7} {wait:>8} {storage:>8} rule    behind",
+            "{:19} {:8} {used:>4} {entitled:>8} {mb:>7} {ops:>7} {wait:>8} {storage:>8} rule    behind",
             "until", "server"
         )
     }
@@ -58,11 +58,11 @@ impl<'a> Row<'a> {
         let percent = |part: f64| format!("{:.0}%", part * 100.0);
         let time = |mean: Option<f64>| mean.map_or("-".to_owned(), |seconds| format!("{:.1}ms", seconds * 1e3));
         format!(
-            "{:19} {:8} {:>4} {:>4} {:>7.1} {:>7.0} {:>8} {:>8} {:7} {}",
+            "{:19} {:8} {:>4} {:>8} {:>7.1} {:>7.0} {:>8} {:>8} {:7} {}",
             clock_time(self.at),
             plain(self.server),
-            percent(self.due),
-            percent(self.got),
+            percent(self.used),
+            percent(self.entitled),
             self.bytes_per_second / 1e6,
             self.requests_per_second,
             time(self.wait_seconds),
@@ -84,8 +84,8 @@ impl<'a> Row<'a> {
             self.requests_per_second,
             number(self.wait_seconds),
             number(self.storage_seconds),
-            self.due,
-            self.got,
+            self.used,
+            self.entitled,
             self.rule,
             field(self.behind),
         )
@@ -130,9 +130,9 @@ mod tests {
     fn a_sample_is_a_line_of_rates_and_means() {
         let sample = sample();
         let row = Row::of(&sample);
-        let line = "2027-01-15 08:00:50 s1        50%  10%     0.4     100    3.0ms   20.0ms share   a,b";
+        let line = "2027-01-15 08:00:50 s1        10%      50%     0.4     100    3.0ms   20.0ms share   a,b";
         assert_eq!(row.line(), line);
-        assert_eq!(row.csv(), "1800000050,10.0,s1,409600,100.00,0.003000,0.020000,0.500,0.100,share,\"a,b\"");
+        assert_eq!(row.csv(), "1800000050,10.0,s1,409600,100.00,0.003000,0.020000,0.100,0.500,share,\"a,b\"");
         assert_eq!(Row::header().find("rule"), line.find("share"));
         assert_eq!(Row::CSV_HEADER.split(',').count(), 11);
     }

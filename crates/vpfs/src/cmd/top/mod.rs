@@ -11,23 +11,24 @@ use vpfs_admin::api;
 use vpfs_config::Config;
 
 use super::asking::{Answers, Asking};
-use super::rows::{Row, rows};
+use super::rows::Glance;
 use super::runtime;
 use crate::exit::Exit;
-use crate::print::{print, print_json};
-use table::{Order, header, line, sort};
+use crate::print::{clock_time, now, print, print_json};
+use table::{Order, header, line, sort, total};
 
-/// Show what each application gets, is due and waits for now
+/// Show who uses the storage, who waits for whom, and what each application is entitled to
 ///
-/// Asks the proxies on this host at their sockets, twice at least, and shows what happened in between: the part of the
-/// storage's time that was due to each application and that it got, what it moved, how long its requests took in vpfs
-/// and in the storage, and what held it (docs/guide/watching.md).
+/// Asks the proxies on this host at their sockets, twice at least, and shows what happened in between: first whether
+/// the storage is busy, who is slowed by whom, and whether anybody is below what it is entitled to; then a line per
+/// application, with the part of the storage's time that it used and that its weight entitled it to
+/// (docs/guide/watching.md).
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs top                         live, for all servers on this host\n  \
     vpfs top --once --sort wait      one table of two seconds, those that wait longest first\n  \
     vpfs top --once --json           the same for programs\n\n\
-    Keys: b bytes, o ops, w wait, g got, a app: sort; Tab: one server or all; / filter; q quit")]
+    Keys: ? help and legend, Enter why of the selected application, q quit")]
 pub(crate) struct Top {
     #[command(flatten)]
     asking: Asking,
@@ -53,7 +54,8 @@ pub(crate) struct Top {
 #[derive(Serialize)]
 struct Document {
     interval_seconds: u64,
-    apps: Vec<Row>,
+    #[serde(flatten)]
+    glance: Glance,
 }
 
 /// Asks the same proxies again and again.
@@ -83,13 +85,15 @@ impl Top {
         }
         std::thread::sleep(interval);
         let Answers { list, silent } = source.look()?;
-        let mut apps = rows(&before, &list, None);
-        sort(&mut apps, self.sort);
+        let mut glance = Glance::of(&before, &list, None);
+        sort(&mut glance.apps, self.sort);
         if self.json {
-            print_json(&Document { interval_seconds: self.interval, apps })?;
+            print_json(&Document { interval_seconds: self.interval, glance })?;
         } else {
+            print(format!("{} UTC  {}", clock_time(now()), glance.verdict.text()))?;
             print(header())?;
-            apps.iter().try_for_each(|row| print(line(row)))?;
+            glance.apps.iter().try_for_each(|row| print(line(row)))?;
+            print(total(&glance))?;
         }
         match silent.is_empty() {
             true => Ok(()),

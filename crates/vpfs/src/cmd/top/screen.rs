@@ -5,15 +5,18 @@ use std::time::{Duration, Instant};
 
 use crossterm::cursor::{Hide, MoveTo, Show};
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
-use crossterm::style::{ContentStyle, PrintStyledContent, StyledContent, Stylize};
+use crossterm::style::{PrintStyledContent, StyledContent, Stylize};
 use crossterm::terminal::{self, Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen};
 use crossterm::{execute, queue};
 use vpfs_admin::api::Status;
 
-use super::table::{Order, header, line, sort};
+use super::table::{Order, header, line, sort, total};
 use super::{Answers, Source};
-use crate::cmd::rows::rows;
+use crate::cmd::rows::Glance;
+use crate::cmd::verdict::Level;
+use crate::cmd::why::explain;
 use crate::exit::Exit;
+use crate::print::{clock_time, now};
 
 /// What the user chose.
 struct View {
@@ -23,6 +26,18 @@ struct View {
     filter: String,
     /// Letters go to the filter.
     is_typing: bool,
+    /// The line of the table.
+    selected: usize,
+    page: Page,
+}
+
+/// What is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Page {
+    Table,
+    /// Why an application is as slow as it is.
+    Why(String),
+    Help,
 }
 
 /// What a key does beyond the view.
@@ -36,6 +51,8 @@ enum Then {
 struct Looks {
     before: Vec<Status>,
     after: Vec<Status>,
+    /// The time of the latest, in seconds since 1970.
+    at: u64,
     trouble: String,
 }
 
@@ -45,7 +62,7 @@ impl Looks {
         match look {
             Ok(Answers { list, silent }) => {
                 self.before = std::mem::replace(&mut self.after, list);
-                self.trouble = silent.join("; ");
+                (self.at, self.trouble) = (now(), silent.join("; "));
             }
             Err(exit) => self.trouble = exit.to_string().lines().next().unwrap_or_default().to_owned(),
         }
@@ -53,6 +70,14 @@ impl Looks {
 
     fn servers(&self) -> Vec<&str> {
         self.after.iter().flat_map(|status| &status.servers).map(|server| server.server.as_str()).collect()
+    }
+
+    /// As it is shown.
+    fn glance(&self, view: &View) -> Glance {
+        let mut glance = Glance::of(&self.before, &self.after, view.server.as_deref());
+        glance.apps.retain(|row| row.app.contains(&view.filter));
+        sort(&mut glance.apps, view.order);
+        glance
     }
 }
 
@@ -70,7 +95,7 @@ impl Screen {
     fn draw(&self, view: &View, looks: &Looks) -> io::Result<()> {
         let (width, height) = terminal::size()?;
         let mut out = io::BufWriter::new(io::stdout().lock());
-        let mut lines = lines(view, looks, usize::from(width));
+        let mut lines = lines(view, looks, (usize::from(width), usize::from(height))).into_iter();
         for row in 0..height {
             // Before the line: after one of the full width, this would take its last character.
             queue!(out, MoveTo(0, row), Clear(ClearType::CurrentLine))?;
@@ -91,15 +116,15 @@ impl Drop for Screen {
 /// Shows and looks again until the user quits.
 pub(super) fn run(source: &Source<'_>, first: Vec<Status>, order: Order, interval: Duration) -> Result<(), Exit> {
     let screen = Screen::take().map_err(|error| failed(&error))?;
-    let mut view = View { order, server: None, filter: String::new(), is_typing: false };
-    let mut looks = Looks { before: Vec::new(), after: first, trouble: "looking for the first time".into() };
+    let mut view = View::new(order);
+    let mut looks = Looks { before: Vec::new(), after: first, at: now(), trouble: "looking for the first time".into() };
     let mut due = Instant::now() + interval;
     loop {
         screen.draw(&view, &looks).map_err(|error| failed(&error))?;
         match next_key(due).map_err(|error| failed(&error))? {
             Some(Event::Key(key)) if key.kind == KeyEventKind::Press => {
                 let is_interrupt = key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c');
-                if is_interrupt || view.press(key.code, &looks.servers()) == Then::Quit {
+                if is_interrupt || view.press(key.code, &looks) == Then::Quit {
                     return Ok(());
                 }
             }
@@ -125,21 +150,36 @@ fn next_key(due: Instant) -> io::Result<Option<Event>> {
 }
 
 impl View {
-    fn press(&mut self, key: KeyCode, servers: &[&str]) -> Then {
+    const fn new(order: Order) -> Self {
+        Self { order, server: None, filter: String::new(), is_typing: false, selected: 0, page: Page::Table }
+    }
+
+    fn press(&mut self, key: KeyCode, looks: &Looks) -> Then {
         match key {
             KeyCode::Char(char) if self.is_typing => self.filter.push(char),
             KeyCode::Backspace if self.is_typing => drop(self.filter.pop()),
-            KeyCode::Enter => self.is_typing = false,
-            KeyCode::Esc => (self.is_typing, self.filter) = (false, String::new()),
+            KeyCode::Enter if self.is_typing => self.is_typing = false,
+            KeyCode::Esc if self.page == Page::Table => (self.is_typing, self.filter) = (false, String::new()),
+            KeyCode::Char('q') if self.page == Page::Table => return Then::Quit,
+            _ if self.page != Page::Table => self.page = Page::Table,
+            KeyCode::Enter => {
+                let row = looks.glance(self).apps.into_iter().nth(self.selected);
+                self.page = row.map_or(Page::Table, |row| Page::Why(row.app));
+            }
+            KeyCode::Char('?') => self.page = Page::Help,
+            KeyCode::Up => self.selected = self.selected.saturating_sub(1),
+            KeyCode::Down => self.selected += 1,
             KeyCode::Char('/') => self.is_typing = true,
             KeyCode::Char('b') => self.order = Order::Bytes,
             KeyCode::Char('o') => self.order = Order::Requests,
             KeyCode::Char('w') => self.order = Order::Wait,
-            KeyCode::Char('g') => self.order = Order::Got,
+            KeyCode::Char('u') => self.order = Order::Used,
             KeyCode::Char('a') => self.order = Order::App,
-            KeyCode::Tab => self.server = following(self.server.as_deref(), servers),
-            KeyCode::Char('q') => return Then::Quit,
+            KeyCode::Tab => self.server = following(self.server.as_deref(), &looks.servers()),
             _ => {}
+        }
+        if self.page == Page::Table {
+            self.selected = self.selected.min(looks.glance(self).apps.len().saturating_sub(1));
         }
         Then::Stay
     }
@@ -154,11 +194,33 @@ fn following(server: Option<&str>, servers: &[&str]) -> Option<String> {
     servers.get(next).map(|name| (*name).to_owned())
 }
 
-/// From the top, none wider than `width`.
-fn lines(view: &View, looks: &Looks, width: usize) -> impl Iterator<Item = StyledContent<String>> {
-    let mut rows = rows(&looks.before, &looks.after, view.server.as_deref());
-    rows.retain(|row| row.app.contains(&view.filter));
-    sort(&mut rows, view.order);
+/// From the top, none wider than the screen.
+fn lines(view: &View, looks: &Looks, (width, height): (usize, usize)) -> Vec<StyledContent<String>> {
+    let glance = looks.glance(view);
+    let mut lines = vec![title(view, looks).bold()];
+    match (&view.page, looks.trouble.as_str()) {
+        (Page::Help, _) => lines.extend(HELP.lines().map(|line| line.to_owned().stylize())),
+        (Page::Why(app), _) => {
+            let text = explain(app, &glance.span);
+            lines.extend(text.lines().flat_map(|line| wrapped(line.split_inclusive(' '), width)).map(Stylize::stylize));
+        }
+        (Page::Table, trouble) => {
+            if !trouble.is_empty() {
+                lines.push(format!("! {trouble}").red());
+            }
+            lines.extend(table(view, &glance, (width, height - lines.len().min(height))));
+        }
+    }
+    let keys = match view.page {
+        Page::Table => "? help   Enter: why   b o w u a: sort   Tab: server   / filter   q quit",
+        _ => "any key: back",
+    };
+    lines.truncate(height.saturating_sub(1));
+    lines.push(keys.to_owned().dim());
+    lines.into_iter().map(|line| line.style().apply(line.content().chars().take(width).collect())).collect()
+}
+
+fn title(view: &View, looks: &Looks) -> String {
     let place = match &view.server {
         Some(server) => server.clone(),
         None => format!("all servers: {}", looks.servers().join(", ")),
@@ -168,72 +230,155 @@ fn lines(view: &View, looks: &Looks, width: usize) -> impl Iterator<Item = Style
         (false, "") => String::new(),
         (false, filter) => format!("  filter: {filter}"),
     };
-    let title = format!("vpfs top  {place}{filter}").bold();
-    let help = match looks.trouble.as_str() {
-        "" => "sort: b bytes, o ops, w wait, g got, a app   Tab server   / filter   q quit".to_owned().dim(),
-        trouble => trouble.to_owned().red(),
-    };
-    let head = format!("{:width$}", header()).reverse();
-    let rows = rows.into_iter().map(|row| ContentStyle::new().apply(line(&row)));
-    let cut = move |line: StyledContent<String>| line.style().apply(line.content().chars().take(width).collect());
-    [title, help, head].into_iter().chain(rows).map(cut)
+    format!("vpfs top  {} UTC  {place}{filter}", clock_time(looks.at))
 }
+
+/// The verdict, the sum, and a line for each application, of which the selected one is among those that fit.
+fn table(view: &View, glance: &Glance, (width, height): (usize, usize)) -> Vec<StyledContent<String>> {
+    let Glance { verdict, apps, .. } = glance;
+    let sentences = [format!("{}:", verdict.level.sign())].into_iter().chain(verdict.sentences.iter().cloned());
+    let sentences = sentences.map(|sentence| sentence + " ");
+    let mut lines: Vec<_> = wrapped(sentences, width).map(|line| colour(line, verdict.level).bold()).collect();
+    lines.push(format!("{:width$}", header()).reverse());
+    lines.push(total(glance).bold());
+    let room = height.saturating_sub(lines.len() + 1).max(1);
+    let first = (view.selected + 1).saturating_sub(room);
+    lines.extend(apps.iter().enumerate().skip(first).take(room).map(|(index, row)| {
+        let level = match row.sign() {
+            '!' => Level::Below,
+            '~' => Level::Slowed,
+            _ => Level::Good,
+        };
+        let line = match row.cause {
+            None => line(row).dim(),
+            Some(_) => colour(line(row), level),
+        };
+        if index == view.selected { line.underlined() } else { line }
+    }));
+    lines
+}
+
+fn colour(line: String, level: Level) -> StyledContent<String> {
+    match level {
+        Level::Below => line.red(),
+        Level::Slowed => line.yellow(),
+        Level::Good => line.stylize(),
+    }
+}
+
+/// As many as fit in each line; what is wider itself has one of its own.
+fn wrapped<S: AsRef<str>>(parts: impl IntoIterator<Item = S>, width: usize) -> impl Iterator<Item = String> {
+    let mut lines = vec![String::new()];
+    for part in parts {
+        let (part, last) = (part.as_ref(), lines.len() - 1);
+        let both = lines[last].chars().count() + part.trim_end().chars().count();
+        match both > width && !lines[last].is_empty() {
+            true => lines.push(part.to_owned()),
+            false => lines[last] += part,
+        }
+    }
+    lines.into_iter()
+}
+
+const HELP: &str = "
+ used      part of the storage's time that it used; of all, the utilisation
+ entitled  part of it that its weight gives it among those that ask; of all, 100%
+ wait      mean time of a request in vpfs
+ storage   mean time of a request in the storage
+ why       what most of the time of its requests was for; - if nothing holds it
+
+ !  uses less than it is entitled to, although it waits for others (red)
+ ~  waits for others, or for a rule that protects them (yellow)
+
+ up, down  select an application           Enter  why it is as slow as it is
+ b MB/s   o ops/s   w wait   u used   a application: sort
+ Tab       one server after another, all   /  names that contain a text; Esc: all
+ q         quit
+";
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cmd::rows::tests::status;
 
-    fn view() -> View {
-        View { order: Order::Bytes, server: None, filter: String::new(), is_typing: false }
-    }
-
     fn shown(view: &View, looks: &Looks) -> Vec<String> {
-        lines(view, looks, 80).map(|line| line.content().trim_end().to_owned()).collect()
+        lines(view, looks, (80, 24)).iter().map(|line| line.content().trim_end().to_owned()).collect()
     }
 
     fn looks() -> Looks {
         let (before, after) = (vec![status("s1", 10), status("s2", 10)], vec![status("s1", 14), status("s2", 14)]);
-        Looks { before, after, trouble: String::new() }
+        Looks { before, after, at: 1_800_000_059, trouble: String::new() }
     }
 
     #[test]
     fn eighty_columns_show_everything() {
-        let lines = shown(&view(), &looks());
-        assert_eq!(lines[0], "vpfs top  all servers: s1, s2");
-        assert_eq!(lines[2], header().trim_end());
-        assert_eq!(lines[3], "climate             25%  50%  50%     2.1       2   500ms   250ms      2 bulk");
+        let lines = shown(&View::new(Order::Bytes), &looks());
+        let expected = [
+            "vpfs top  2027-01-15 08:00:59 UTC  all servers: s1, s2",
+            "OK: The storage is in use (50%). No application waits long for another.",
+            "All get what they are entitled to.",
+            "  application         MB/s   ops/s used entitled    wait storage  why",
+            "  total                2.1       2  50%     100%   500ms   250ms  2 servers",
+            "  climate              2.1       2  50%     100%   500ms   250ms  -",
+            "  idle                 0.0       0   0%        -       -       -  idle",
+        ];
+        assert_eq!(lines[..7], expected);
+        assert!(lines[7].ends_with("q quit"), "{lines:?}");
+        assert!(HELP.lines().all(|line| line.len() <= 80));
     }
 
     #[test]
     fn keys_choose_server_order_and_filter() {
-        let mut view = view();
-        let servers = ["s1", "s2"];
+        let (mut view, looks) = (View::new(Order::Bytes), looks());
         let press = |view: &mut View, keys: &str| {
             keys.chars().for_each(|key| {
-                view.press(KeyCode::Char(key), &servers);
+                view.press(KeyCode::Char(key), &looks);
             });
         };
-        view.press(KeyCode::Tab, &servers);
-        assert_eq!(shown(&view, &looks())[0], "vpfs top  s1");
-        view.press(KeyCode::Tab, &servers);
-        view.press(KeyCode::Tab, &servers);
+        view.press(KeyCode::Tab, &looks);
+        assert!(shown(&view, &looks)[0].ends_with("UTC  s1"));
+        view.press(KeyCode::Tab, &looks);
+        view.press(KeyCode::Tab, &looks);
         assert_eq!(view.server, None);
         press(&mut view, "w/idq");
         assert_eq!((view.order, view.filter.as_str()), (Order::Wait, "idq"), "letters go to the filter");
-        view.press(KeyCode::Backspace, &servers);
-        assert!(shown(&view, &looks())[3].starts_with("idle "));
-        view.press(KeyCode::Esc, &servers);
+        view.press(KeyCode::Backspace, &looks);
+        assert!(shown(&view, &looks)[5].starts_with("  idle "));
+        view.press(KeyCode::Esc, &looks);
         assert_eq!(view.filter, "");
-        assert_eq!(view.press(KeyCode::Char('q'), &servers), Then::Quit);
+        assert_eq!(view.press(KeyCode::Char('q'), &looks), Then::Quit);
+    }
+
+    #[test]
+    fn enter_says_why_and_a_question_mark_what_columns_are() {
+        let (mut view, looks) = (View::new(Order::Bytes), looks());
+        (0..9).for_each(|_| _ = view.press(KeyCode::Down, &looks));
+        assert_eq!(view.selected, 1, "the last one");
+        view.press(KeyCode::Up, &looks);
+        view.press(KeyCode::Enter, &looks);
+        let lines = shown(&view, &looks);
+        assert!(lines[1].starts_with("climate at s1, s2, 4 s: 2.0 requests/s"), "{lines:?}");
+        assert!(lines.iter().any(|line| line.starts_with("What would change it")), "{lines:?}");
+        assert_eq!(view.press(KeyCode::Char('q'), &looks), Then::Stay, "it goes back");
+        assert_eq!(view.page, Page::Table);
+        view.press(KeyCode::Char('?'), &looks);
+        assert!(shown(&view, &looks).iter().any(|line| line.contains("the utilisation")));
+    }
+
+    #[test]
+    fn the_selected_line_is_shown_on_a_small_screen() {
+        let (mut view, looks) = (View::new(Order::Bytes), looks());
+        view.press(KeyCode::Down, &looks);
+        let lines = lines(&view, &looks, (80, 7));
+        assert!(lines.len() == 7 && lines[5].content().starts_with("  idle"), "{lines:?}");
     }
 
     #[test]
     fn a_look_that_fails_is_said_and_changes_nothing_else() {
         let mut looks = looks();
         looks.add(Err(Exit::Failed("the proxy of s1 has ended".into())));
-        let lines = shown(&view(), &looks);
-        assert_eq!(lines[1], "the proxy of s1 has ended");
-        assert!(lines[3].starts_with("climate"));
+        let lines = shown(&View::new(Order::Bytes), &looks);
+        assert_eq!(lines[1], "! the proxy of s1 has ended");
+        assert!(lines[6].starts_with("  climate"));
     }
 }

@@ -4,12 +4,13 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use vpfs_admin::api::Work;
-use vpfs_report::{Axis, Bar, Bars, Plot, Report, Section, Series, Table};
+use vpfs_report::{Axis, Bar, Bars, Plot, Report, Section, Series, Table, Tone};
 
 use super::samples::Samples;
-use crate::cmd::rows::{Row, time};
+use crate::cmd::rows::{Glance, Row};
+use crate::cmd::verdict::Level;
 use crate::cmd::why::Matrix;
-use crate::print::plain;
+use crate::print::{clock_time, mean_time, percent, plain};
 
 /// More lines in a picture cannot be told apart.
 const LINES: usize = 8;
@@ -19,54 +20,67 @@ pub(super) fn html(samples: &Samples) -> String {
     let servers: Vec<&str> =
         samples.statuses.iter().flat_map(|status| &status.servers).map(|server| &*server.server).collect();
     let report = Report::new(format!("vpfs: {}", servers.join(", ")));
-    let report = match samples.rows.is_empty() {
-        true => report.introduction("The first five seconds are being measured."),
-        false => report
-            .introduction("The mean of the last five seconds, over all servers named above, and up to an hour before.")
-            .section(now(&samples.rows))
-            .section(waits(&samples.matrix)),
+    let report = match samples.list.back() {
+        None => report.introduction("The first five seconds are being measured."),
+        Some(latest) => {
+            let verdict = &samples.glance.verdict;
+            let seconds = latest.seconds;
+            report
+                .headline(tone(verdict.level), verdict.text())
+                .introduction(format!("At {} UTC, over the {seconds:.0} s before.", clock_time(latest.at)))
+                .section(now(&samples.glance))
+                .section(waits(&samples.matrix))
+        }
     };
     report.section(over_time(samples)).section(storage(samples)).section(peers(samples)).section(events(samples)).html()
 }
 
+const fn tone(level: Level) -> Tone {
+    match level {
+        Level::Good => Tone::Good,
+        Level::Slowed => Tone::Fair,
+        Level::Below => Tone::Bad,
+    }
+}
+
 /// Who gets what now.
-fn now(rows: &[Row]) -> Section {
-    let headings = [
-        "application",
-        "weight",
-        "part",
-        "due",
-        "got",
-        "MB/s",
-        "requests/s",
-        "wait",
-        "storage",
-        "waiting now",
-        "state",
-    ];
-    let table = rows.iter().fold(Table::new(headings), |table, row| {
-        table.row([
+fn now(glance: &Glance) -> Section {
+    let headings = ["application", "note", "weight", "MB/s", "ops/s", "used", "entitled", "wait", "storage", "why"];
+    let cells = |row: &Row, why: String| {
+        let [wait, storage] = [row.wait_seconds, row.storage_seconds].map(mean_time);
+        [
             row.app.clone(),
-            row.weight.to_string(),
-            percent(row.part),
-            percent(row.due),
-            percent(row.got),
+            sign(row).to_owned(),
+            row.weight.map_or_else(String::new, |weight| weight.to_string()),
             format!("{:.1}", row.bytes_per_second / 1e6),
             format!("{:.0}", row.requests_per_second),
-            time(row.wait_seconds),
-            time(row.storage_seconds),
-            row.queued.to_string(),
-            row.state.name().to_owned(),
-        ])
-    });
-    let active = || rows.iter().filter(|row| row.due + row.got > 0.0).take(LINES);
+            percent(row.used),
+            row.entitled(),
+            wait,
+            storage,
+            why,
+        ]
+    };
+    let Glance { total, apps, .. } = glance;
+    let table = apps.iter().fold(Table::new(headings), |table, row| table.row(cells(row, row.why())));
+    let active = || apps.iter().filter(|row| row.used + row.entitled > 0.0).take(LINES);
     let bars =
         Bars::new("Share of the storage's time", Axis::linear("share", "%"), active().map(|row| row.app.clone()))
-            .series("due", active().map(|row| Bar::new((row.due * 100.0).round())))
-            .series("got", active().map(|row| Bar::new((row.got * 100.0).round())));
-    let caption = "Part: what is due to it beside those that have requests now. Due: the same over time, while it had requests. \
-                   Got: by its requests in the storage.";
-    Section::new("Applications now").table(table).figure(bars, caption)
+            .series("used", active().map(|row| Bar::new((row.used * 100.0).round())))
+            .series("entitled", active().map(|row| Bar::new((row.entitled * 100.0).round())));
+    Section::new("Applications now").table(table.row(cells(total, String::new()))).figure(
+        bars,
+        "Used: the part of the storage's time that it used; the total is the utilisation. Entitled: what its weight gives \
+         it among those that ask now. Wait: in vpfs, storage: in the storage, means for each request.",
+    )
+}
+
+fn sign(row: &Row) -> &'static str {
+    match row.sign() {
+        '!' => "! below",
+        '~' => "~ slowed",
+        _ => "",
+    }
 }
 
 /// Who waits for whom now.
@@ -125,8 +139,8 @@ fn hour(sums: &BTreeMap<&str, Work>) -> Table {
             plain(app),
             format!("{:.1}", sum.bytes as f64 / 1e6),
             sum.requests.to_string(),
-            time(sum.mean(sum.wait_seconds)),
-            time(sum.mean(sum.storage_seconds)),
+            mean_time(sum.mean(sum.wait_seconds)),
+            mean_time(sum.mean(sum.storage_seconds)),
         ])
     })
 }
@@ -184,14 +198,11 @@ fn events(samples: &Samples) -> Section {
     Section::new("Events").table(table)
 }
 
-fn percent(part: f64) -> String {
-    format!("{:.0} %", part * 100.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cmd::rows::tests::status;
+    use crate::cmd::why::bare_cells;
 
     #[test]
     fn the_page_has_what_top_has_and_escapes_it() {
@@ -203,12 +214,14 @@ mod tests {
         }
         assert_eq!(samples.list.len(), 2, "a rate needs two looks");
         let html = html(&samples);
-        assert!(
-            html.contains(
-                "<td>&lt;b&gt;climate&lt;/b&gt;</td><td>2</td><td>25 %</td><td>50 %</td><td>50 %</td><td>1.0</td>"
-            ),
-            "{html}"
-        );
+        let first =
+            "<p class=\"headline good\">OK: The storage is in use (50%). No application waits long for another. ";
+        assert!(html.contains(first) && html.contains("At 1970-01-01 00:00:30 UTC, over the 10 s before."), "{html}");
+        let html = bare_cells(&html);
+        let climate =
+            "<td>&lt;b&gt;climate&lt;/b&gt;</td><td></td><td>2</td><td>1.0</td><td>1</td><td>50%</td><td>100%</td>";
+        let total = "<td>total</td><td></td><td></td><td>1.0</td><td>1</td><td>50%</td><td>100%</td>";
+        assert!(html.contains(climate) && html.contains(total), "{html}");
         // Twenty requests in twenty seconds, which the storage served as at best for all that is known.
         let hour = "<td>&lt;b&gt;climate&lt;/b&gt;</td><td>21.0</td><td>20</td><td>500ms</td><td>250ms</td>";
         let waits = "<td>&lt;b&gt;climate&lt;/b&gt;</td><td>0%</td><td>0%</td><td>0%</td><td>0%</td><td>100%</td>";

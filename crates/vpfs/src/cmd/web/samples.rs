@@ -9,7 +9,7 @@ use vpfs_admin::{EVENTS, PEERS, STATUS, route_of_history};
 use vpfs_proxy::{PeerReport, PeersReport};
 
 use super::source::Source;
-use crate::cmd::rows::{Row, rows};
+use crate::cmd::rows::Glance;
 use crate::cmd::why::Matrix;
 use crate::exit::Exit;
 use crate::print::now;
@@ -29,8 +29,8 @@ pub(super) struct Moment {
 #[derive(Clone, Default)]
 pub(super) struct Samples {
     pub(super) list: VecDeque<Moment>,
-    /// What applications get now,
-    pub(super) rows: Vec<Row>,
+    /// What applications do now, those first that move most,
+    pub(super) glance: Glance,
     /// and who waits for whom.
     pub(super) matrix: Matrix,
     pub(super) statuses: Vec<Status>,
@@ -77,9 +77,9 @@ impl Samples {
         if before.is_empty() {
             return;
         }
-        self.rows = rows(&before, &self.statuses, None);
-        self.rows.sort_by(|one, other| other.bytes_per_second.total_cmp(&one.bytes_per_second));
-        self.rows.truncate(Self::APPS);
+        self.glance = Glance::of(&before, &self.statuses, None);
+        self.glance.apps.sort_by(|one, other| other.bytes_per_second.total_cmp(&one.bytes_per_second));
+        self.glance.apps.truncate(Self::APPS);
         let span = Span::between(&before, &self.statuses);
         self.matrix = Matrix::of(&span, Self::APPS);
         self.list.push_back(Moment {

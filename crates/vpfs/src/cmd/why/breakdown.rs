@@ -9,16 +9,18 @@ use vpfs_admin::api::{App, AtServer, Slower, Span, Storage, Waits};
 pub(super) const OTHERS: &str = "(others)";
 /// What counts as having got all of something.
 const NEARLY: f64 = 0.9;
+/// Less of an application's time is not said to have slowed it.
+const WORTH_A_WORD: f64 = 0.1;
 
 /// Sums over servers, in seconds. Parts of `request_seconds` are `waits`, `quiet_seconds`, `behind_in_storage`,
 /// `storage_itself_seconds` and `processor_seconds`; `behind` says the same as `waits` in another way.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(super) struct Breakdown {
-    pub(super) app: String,
+pub(in super::super) struct Breakdown {
+    pub(in super::super) app: String,
     pub(super) servers: Vec<String>,
     pub(super) policy: String,
     /// Those that ended.
-    pub(super) requests: u64,
+    pub(in super::super) requests: u64,
     /// Those that wait in vpfs at the end,
     pub(super) queued: u64,
     /// and that are in the storage then.
@@ -43,10 +45,16 @@ pub(super) struct Breakdown {
     pub(super) is_best_known: bool,
     /// The storage is slower than at best.
     pub(super) slower: Option<Slower>,
-    /// The part of the storage's time that was due to it, ...
-    pub(super) due: f64,
-    /// ... and that it got.
-    pub(super) got: f64,
+    /// The part of the storage's time that it used, ...
+    pub(in super::super) used: f64,
+    /// ... and that its weight entitled it to while anyone asked; of all applications, these are 1.
+    pub(in super::super) entitled: f64,
+    /// The part of the time in which anyone asked.
+    #[serde(skip)]
+    asked: f64,
+    /// What its cap allowed.
+    #[serde(skip)]
+    allowed_bytes: f64,
     /// Its weight's part of the weights of those that had requests.
     pub(super) share: f64,
     pub(super) weight: u32,
@@ -55,7 +63,7 @@ pub(super) struct Breakdown {
 
 impl Breakdown {
     /// `None` if no server knows the application, or it had no requests.
-    pub(super) fn of(span: &Span, app: &str) -> Option<Self> {
+    pub(in super::super) fn of(span: &Span, app: &str) -> Option<Self> {
         let mut sum = Self { app: app.to_owned(), is_best_known: true, ..Self::default() };
         let (mut seconds, mut unknown) = (0.0, 0.0);
         for server in &span.servers {
@@ -64,13 +72,17 @@ impl Breakdown {
             sum.servers.push(server.name.clone());
             sum.policy.clone_from(&server.policy);
             sum.share += share(server, found) * server.seconds;
+            sum.asked += server.apps.iter().map(|app| app.entitled_seconds).sum::<f64>();
+            let cap = found.cap_bytes_per_second.map_or(f64::INFINITY, |cap| cap as f64);
+            sum.allowed_bytes += cap * server.seconds;
             sum.add(found);
             unknown += sum.add_storage(server, found);
         }
         if sum.servers.is_empty() {
             return None;
         }
-        for part in [&mut sum.due, &mut sum.got, &mut sum.share] {
+        sum.entitled /= sum.asked.max(f64::MIN_POSITIVE);
+        for part in [&mut sum.used, &mut sum.asked, &mut sum.share] {
             *part /= seconds;
         }
         // Failed requests, those in pieces, and rounding.
@@ -98,13 +110,46 @@ impl Breakdown {
         if self.request_seconds > 0.0 { seconds / self.request_seconds } else { 0.0 }
     }
 
-    /// It got the part of the storage that is due to it, or others made its requests no slower than they are with that
-    /// part alone. Its own cap and its own requests in front of them are not others'.
-    pub(super) fn got_its_due(&self) -> bool {
-        let own = |behind: &BTreeMap<String, f64>| behind.get(&self.app).copied().unwrap_or(0.0);
-        let in_vpfs = self.vpfs_seconds() - self.waits.cap_seconds - own(&self.behind);
-        let in_storage = self.behind_in_storage.values().sum::<f64>() - own(&self.behind_in_storage);
-        self.got >= NEARLY * self.due || 1.0 - self.part(in_vpfs + in_storage) >= NEARLY * self.share
+    /// It used less of the storage than it is entitled to, although it waited for others and its cap allowed more, and
+    /// its requests went slower than with that part alone.
+    pub(in super::super) fn is_below_entitled(&self) -> bool {
+        let is_quick = self.is_best_known && self.part(self.quiet_seconds) >= NEARLY * self.share;
+        let is_held_up = self.part(self.held_up_seconds()) >= WORTH_A_WORD;
+        let is_stuck = self.requests + self.outstanding == 0 && self.queued > 0 && self.cap_bytes_per_second.is_none();
+        let may_have_more = (self.bytes as f64) < NEARLY * self.allowed_bytes;
+        self.has_less_than_entitled() && may_have_more && (is_held_up && !is_quick || is_stuck)
+    }
+
+    pub(super) fn has_less_than_entitled(&self) -> bool {
+        self.used < NEARLY * self.entitled * self.asked
+    }
+
+    /// What of its time it waited for others, or for a rule that protects them.
+    fn held_up_seconds(&self) -> f64 {
+        let own = |list: &BTreeMap<String, f64>| list.get(&self.app).copied().unwrap_or(0.0);
+        let in_storage: f64 = self.behind_in_storage.values().sum();
+        self.vpfs_seconds() - self.waits.cap_seconds - own(&self.behind) + in_storage - own(&self.behind_in_storage)
+    }
+
+    /// For whom it waited, in vpfs and in the storage.
+    pub(super) fn waited_for(&self) -> BTreeMap<&str, f64> {
+        let mut sums = BTreeMap::<&str, f64>::new();
+        for (name, seconds) in self.behind.iter().chain(&self.behind_in_storage) {
+            *sums.entry(name).or_default() += seconds;
+        }
+        sums
+    }
+
+    /// The other applications, those with a name, for which it waited for a part of its time that is worth a word.
+    pub(super) fn slowed_by(&self) -> impl Iterator<Item = (&str, f64)> {
+        let others = self.waited_for().into_iter().filter(move |(name, _)| *name != self.app && *name != OTHERS);
+        others.filter(move |(_, seconds)| self.part(*seconds) >= WORTH_A_WORD)
+    }
+
+    /// The one of them for which it waited longest, and for which part of its time.
+    pub(in super::super) fn slowed_most_by(&self) -> Option<(&str, f64)> {
+        let (app, seconds) = self.slowed_by().max_by(|one, other| one.1.total_cmp(&other.1))?;
+        Some((app, self.part(seconds)))
     }
 
     fn add(&mut self, app: &App) {
@@ -123,8 +168,8 @@ impl Breakdown {
         for behind in &app.behind {
             *self.behind.entry(behind.app.clone()).or_default() += behind.seconds;
         }
-        self.due += app.due_seconds;
-        self.got += app.got_seconds;
+        self.used += app.used_seconds;
+        self.entitled += app.entitled_seconds;
         self.weight = app.weight;
         self.cap_bytes_per_second = app.cap_bytes_per_second;
     }
@@ -167,8 +212,8 @@ impl Breakdown {
         let mut parts: Vec<(&str, f64)> = known.filter(|(_, seconds)| *seconds > 0.0).collect();
         if parts.is_empty() {
             // No other's left while its own were there: those that had some there were served alongside them.
-            let others = server.apps.iter().filter(|other| other.app != app.app && other.got_seconds > 0.0);
-            parts.extend(others.map(|other| (&*other.app, other.got_seconds)));
+            let others = server.apps.iter().filter(|other| other.app != app.app && other.used_seconds > 0.0);
+            parts.extend(others.map(|other| (&*other.app, other.used_seconds)));
         }
         if parts.is_empty() {
             parts.push((OTHERS, 1.0));
@@ -245,11 +290,10 @@ pub(super) mod tests {
             automatic: false,
             shares: Vec::new(),
             weight: 1,
-            part: 0.5,
             exempt: false,
             bulk: false,
-            due_seconds: 5.0,
-            got_seconds: 1.0,
+            used_seconds: 1.0,
+            entitled_seconds: 5.0,
             has_cap: false,
             cap_bytes_per_second: None,
             released_requests: 0,
@@ -264,7 +308,7 @@ pub(super) mod tests {
         }
     }
 
-    pub(in super::super) fn span(apps: Vec<App>) -> Span {
+    pub(in super::super::super) fn span(apps: Vec<App>) -> Span {
         let server = AtServer { name: "s1".into(), policy: "fifo".into(), seconds: 10.0, apps };
         Span { seconds: 10.0, servers: vec![server], unstored_bytes: 0 }
     }
@@ -274,9 +318,13 @@ pub(super) mod tests {
         let span = span(vec![app("small", [0.0, 20.0, 1.0], "large"), app("large", [0.0, 1.0, 1.0], "large")]);
         let small = Breakdown::of(&span, "small").unwrap();
         assert_eq!((small.quiet_seconds, small.behind_in_storage["large"]), (1.0, 19.0));
-        assert_eq!((small.storage_itself_seconds, small.slower, small.got_its_due()), (0.0, None, false));
-        assert_eq!((small.vpfs_seconds(), small.share, small.due, small.got), (0.0, 0.5, 0.5, 0.1));
+        assert_eq!((small.storage_itself_seconds, small.slower, small.is_below_entitled()), (0.0, None, true));
+        assert_eq!((small.vpfs_seconds(), small.share, small.entitled, small.used), (0.0, 0.5, 0.5, 0.1));
         assert_eq!(Breakdown::of(&span, "other"), None);
+        // 1000 reads of 4 KiB are all that its cap allows in these ten seconds.
+        let mut capped = span.clone();
+        capped.servers[0].apps[0].cap_bytes_per_second = Some(400 << 10);
+        assert!(!Breakdown::of(&capped, "small").unwrap().is_below_entitled(), "more would be above its cap");
     }
 
     /// Symptom: after a change from manage to observe, an application that its neighbour slowed down sixteen times was
@@ -310,13 +358,13 @@ pub(super) mod tests {
         assert_eq!(Breakdown::of(&both, "small").unwrap().behind_in_storage["large"], 19.0);
     }
 
-    /// Symptom: under management, the report said of every application that it did not get its due: of small ones that
+    /// Symptom: under management, the report said of every application that it was below its share: of small ones that
     /// have few requests in the storage, and of large ones whose own wait for each other.
     #[test]
-    fn who_asks_for_less_or_waits_for_itself_got_its_due() {
+    fn an_application_that_asks_for_less_or_waits_for_itself_is_not_below() {
         let got = |wait: f64, storage: f64, other: &str| {
             let span = span(vec![app("it", [wait, storage, 1.0], other), app("large", [0.0, 1.0, 1.0], "large")]);
-            Breakdown::of(&span, "it").unwrap().got_its_due()
+            !Breakdown::of(&span, "it").unwrap().is_below_entitled()
         };
         assert!(got(0.0, 2.0, "large"), "it is half as fast as alone, and its share is a half");
         assert!(got(50.0, 20.0, "it"), "nobody else made it wait");

@@ -5,11 +5,12 @@ use vpfs_admin::api::OBSERVED;
 use vpfs_config::units::Rate;
 
 use super::breakdown::Breakdown;
+use crate::print::plain;
 
 /// What most of the time was for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "kind", content = "app")]
-pub(super) enum Cause {
+pub(in super::super) enum Cause {
     /// Its cap.
     Cap,
     /// The pace of bulk.
@@ -33,7 +34,7 @@ pub(super) enum Cause {
 }
 
 impl Cause {
-    pub(super) fn of(breakdown: &Breakdown) -> Self {
+    pub(in super::super) fn of(breakdown: &Breakdown) -> Self {
         let Breakdown { app, waits, behind, behind_in_storage, .. } = breakdown;
         let whole: f64 = behind.values().sum();
         let own = if whole > 0.0 { behind.get(app).copied().unwrap_or(0.0) / whole } else { 0.0 };
@@ -57,6 +58,22 @@ impl Cause {
         ];
         let known = causes.into_iter().filter_map(|(cause, seconds)| Some((cause?, seconds)));
         known.max_by(|one, other| one.1.total_cmp(&other.1)).map_or(Self::Nothing, |(cause, _)| cause)
+    }
+
+    /// In three words, for a column.
+    pub(in super::super) fn short(&self) -> String {
+        match self {
+            Self::Cap => "its cap".to_owned(),
+            Self::Pace => "pace of bulk".to_owned(),
+            Self::Cost => "costs unknown".to_owned(),
+            Self::Minimum => "another's minimum".to_owned(),
+            Self::Share(None) => "turns of others".to_owned(),
+            Self::Share(Some(app)) | Self::Neighbour(app) => format!("behind {}", plain(app)),
+            Self::Itself => "its own requests".to_owned(),
+            Self::Storage => "slow storage".to_owned(),
+            Self::Processor => "processors".to_owned(),
+            Self::Nothing => "-".to_owned(),
+        }
     }
 
     /// A sentence for the cause, and one for what would change it.
@@ -84,13 +101,14 @@ impl Cause {
             ),
             Self::Share(other) => {
                 let other = other.as_deref().unwrap_or("others");
-                let cause = match breakdown.got >= 0.9 * breakdown.due {
-                    true => format!("It asks for more than its share; it is mostly the turn of {other}."),
-                    false => format!("It is mostly the turn of {other}, although its own share is larger than it got."),
+                let has_less = breakdown.has_less_than_entitled();
+                let cause = match has_less {
+                    false => format!("It asks for more than its share; it is mostly the turn of {other}."),
+                    true => format!("It is mostly the turn of {other}, although its own share is larger than it used."),
                 };
-                let change = match breakdown.got >= 0.9 * breakdown.due {
-                    true => "A larger weight. More requests in flight only wait longer.",
-                    false => "More requests in flight, so that one waits whenever it is its turn; or larger ones.",
+                let change = match has_less {
+                    false => "A larger weight. More requests in flight only wait longer.",
+                    true => "More requests in flight, so that one waits whenever it is its turn; or larger ones.",
                 };
                 [cause, change.to_owned()]
             }

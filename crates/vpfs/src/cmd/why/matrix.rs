@@ -7,8 +7,7 @@ use comfy_table::{CellAlignment, Table};
 use vpfs_admin::api::Span;
 
 use super::breakdown::{Breakdown, OTHERS};
-use super::text::percent;
-use crate::print::plain;
+use crate::print::{percent, plain};
 
 /// More columns do not fit a terminal; the others together have the last one.
 const COLUMNS: usize = 6;
@@ -28,7 +27,7 @@ impl Matrix {
     }
 
     pub(super) fn new(all: &[Breakdown]) -> Self {
-        let rows: Vec<(&Breakdown, BTreeMap<&str, f64>)> = all.iter().map(|app| (app, behind(app))).collect();
+        let rows: Vec<(&Breakdown, BTreeMap<&str, f64>)> = all.iter().map(|app| (app, app.waited_for())).collect();
         let columns = columns(&rows);
         let names = columns.iter().map(|name| plain(name));
         let last = [OTHERS, "rules", "storage", "processor", "at best"].map(str::to_owned);
@@ -63,15 +62,6 @@ pub(super) fn of(all: &[Breakdown], span: &Span) -> String {
          at best, waited for\na processor of the proxy's host, and were in the storage as at best.",
         span.seconds
     )
-}
-
-/// For whom an application waited, in vpfs and in the storage.
-pub(super) fn behind(app: &Breakdown) -> BTreeMap<&str, f64> {
-    let mut sums = BTreeMap::<&str, f64>::new();
-    for (name, seconds) in app.behind.iter().chain(&app.behind_in_storage) {
-        *sums.entry(name).or_default() += seconds;
-    }
-    sums
 }
 
 /// Those for whom applications waited longest, as parts of their time; a job of few requests counts as much as others.

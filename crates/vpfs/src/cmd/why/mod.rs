@@ -15,20 +15,22 @@ use super::app::of_admin;
 use super::asking::Asking;
 use super::{runtime, since};
 use crate::exit::Exit;
-use crate::print::{clock_time, now, plain, print, print_json};
+use crate::print::{clock_time, now, percent, plain, print, print_json};
 #[cfg(test)]
-pub(super) use breakdown::tests::app as example;
+pub(super) use breakdown::tests::{app as example, span as example_span};
+#[cfg(test)]
+pub(super) use report::tests::bare_cells;
 
-use breakdown::Breakdown;
-use cause::Cause;
+pub(super) use breakdown::Breakdown;
+pub(super) use cause::Cause;
 pub(super) use matrix::Matrix;
 pub(crate) use report::Report;
 
 /// Say why an application is as slow as it is, and whom it waits for
 ///
 /// Of the time that its requests took: how much was waiting in vpfs, behind which applications and for which rule; how
-/// much in the storage, compared with the best that it has seen there; whether the application got its due, and what
-/// would change it. Without an application, one table of who waited for whom (docs/guide/watching.md).
+/// much in the storage, compared with the best that it has seen there; whether the application used what it is entitled
+/// to, and what would change it. Without an application, one table of who waited for whom (docs/guide/watching.md).
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs why climate                 what its requests waited for in the next 5 seconds\n  \
@@ -64,7 +66,7 @@ const SLACK: u64 = 600;
 struct Answer<'a> {
     interval_seconds: f64,
     cause: Cause,
-    got_its_due: bool,
+    below_entitled: bool,
     #[serde(flatten)]
     breakdown: &'a Breakdown,
 }
@@ -98,8 +100,13 @@ impl Why {
             return Err(Exit::Failed(unknown(app, span)));
         };
         if self.json {
-            let (cause, got_its_due) = (Cause::of(&breakdown), breakdown.got_its_due());
-            return print_json(&Answer { interval_seconds: span.seconds, cause, got_its_due, breakdown: &breakdown });
+            let (cause, below_entitled) = (Cause::of(&breakdown), breakdown.is_below_entitled());
+            return print_json(&Answer {
+                interval_seconds: span.seconds,
+                cause,
+                below_entitled,
+                breakdown: &breakdown,
+            });
         }
         print(text::of(&breakdown, span))
     }
@@ -123,7 +130,7 @@ pub(super) fn facts(span: &Span, most: usize) -> Vec<String> {
     waiting.sort_by(|one, other| is_own(&one.1).cmp(&is_own(&other.1)).then(other.0.total_cmp(&one.0)));
     let fact = |(part, cause, app): &(f64, Cause, Breakdown)| {
         let [why, _] = cause.sentences(app);
-        format!("{} waits {} of its time. {why}", plain(&app.app), text::percent(*part))
+        format!("{} waits {} of its time. {why}", plain(&app.app), percent(*part))
     };
     waiting.iter().take(most).map(fact).collect()
 }
@@ -167,6 +174,11 @@ fn sums(samples: Vec<Sample>) -> Span {
         }
     }
     span
+}
+
+/// The same in words as `vpfs why APP` prints it.
+pub(super) fn explain(app: &str, span: &Span) -> String {
+    Breakdown::of(span, app).map_or_else(|| unknown(app, span), |breakdown| text::of(&breakdown, span))
 }
 
 fn unknown(app: &str, span: &Span) -> String {

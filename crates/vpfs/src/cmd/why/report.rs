@@ -1,4 +1,4 @@
-//! `vpfs report`: who slowed whom, and what was due, on one page.
+//! `vpfs report`: who slowed whom, and what each used and was entitled to, on one page.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,28 +6,24 @@ use std::time::Duration;
 use vpfs_admin::api::Span;
 use vpfs_report::{Axis, Bar, Bars, Report as Page, Section, Table};
 
-use super::breakdown::{Breakdown, OTHERS};
+use super::breakdown::Breakdown;
 use super::cause::Cause;
-use super::matrix::{Matrix, behind};
-use super::text::percent;
+use super::matrix::Matrix;
 use super::{Window, look_back};
 use crate::cmd::asking::Asking;
-use crate::cmd::rows::time;
 use crate::cmd::since;
 use crate::exit::Exit;
 use crate::new_file;
-use crate::print::{clock_time, now, plain, print};
+use crate::print::{clock_time, mean_time, now, percent, plain, print};
 
-/// Less of an application's time behind another one is not said to have slowed it.
-const WORTH_A_ROW: f64 = 0.1;
 /// More applications make no page that is read; these are the ones whose requests took longest.
 const APPS: usize = 40;
 
-/// Report who slowed whom and what was due to each application, from the history that proxies keep
+/// Report who slowed whom and what each application used and was entitled to, from the history that proxies keep
 ///
 /// For a site that has run with mode = "observe" in `[scheduler]`, and for any other: which applications waited for
-/// which others, for how much of their time, what part of the storage was due to each by its weight and what it got,
-/// on one page, as text or as HTML without scripts (docs/guide/watching.md).
+/// which others, for how much of their time, what part of the storage's time each used and was entitled to by its
+/// weight, on one page, as text or as HTML without scripts (docs/guide/watching.md).
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs report --since 24h                       as text\n  \
@@ -75,20 +71,20 @@ fn page(Window { from, span }: &Window) -> Page {
         .introduction(format!("From {} to {} UTC; {}", clock_time(*from), clock_time(now()), policies(span)))
         .section(slowed(&all))
         .section(waits(&all))
-        .section(due(&all))
+        .section(shares(&all))
         .section(change(&all))
 }
 
-/// What would change it for those that did not get their due, as `vpfs why` says of each.
+/// What would change it for those that used less than they are entitled to, as `vpfs why` says of each.
 fn change(all: &[Breakdown]) -> Section {
     let section = Section::new("What would change it");
-    let below = all.iter().filter(|app| app.requests > 0 && !app.got_its_due()).map(|app| {
+    let below = all.iter().filter(|app| app.requests > 0 && app.is_below_entitled()).map(|app| {
         let [cause, change] = Cause::of(app).sentences(app);
         [plain(&app.app), cause, change]
     });
     let rows: Vec<[String; 3]> = below.collect();
     if rows.is_empty() {
-        return section.text("Nothing has to: every application got its due.");
+        return section.text("Nothing has to: no application is below what it is entitled to.");
     }
     section
         .table(rows.into_iter().fold(Table::new(["application", "why it is slow", "what would change it"]), Table::row))
@@ -103,10 +99,7 @@ fn policies(span: &Span) -> String {
 fn slowed(all: &[Breakdown]) -> Section {
     let mut pairs = Vec::new();
     for app in all {
-        let others = behind(app).into_iter().filter(|(name, _)| *name != app.app && *name != OTHERS);
-        pairs.extend(
-            others.filter(|(_, seconds)| app.part(*seconds) >= WORTH_A_ROW).map(|(by, seconds)| (app, by, seconds)),
-        );
+        pairs.extend(app.slowed_by().map(|(by, seconds)| (app, by, seconds)));
     }
     let section = Section::new("Who slowed whom");
     if pairs.is_empty() {
@@ -115,7 +108,7 @@ fn slowed(all: &[Breakdown]) -> Section {
     pairs.sort_by(|one, other| other.2.total_cmp(&one.2));
     let table = Table::new(["slowed", "by", "part of its requests' time", "of each request"]);
     let table = pairs.iter().fold(table, |table, (app, by, seconds)| {
-        let each = time((app.requests > 0).then(|| seconds / app.requests as f64));
+        let each = mean_time((app.requests > 0).then(|| seconds / app.requests as f64));
         table.row([plain(&app.app), plain(by), percent(app.part(*seconds)), each])
     });
     section.table(table).text(
@@ -134,17 +127,18 @@ fn waits(all: &[Breakdown]) -> Section {
     )
 }
 
-/// What was due to each, and what it got.
-fn due(all: &[Breakdown]) -> Section {
-    let headings = ["application", "weight", "due", "got", "got its due", "moved [MB]", "requests", "wait", "storage"];
+/// What each used and was entitled to.
+fn shares(all: &[Breakdown]) -> Section {
+    let headings =
+        ["application", "weight", "used", "entitled", "below that", "moved [MB]", "requests", "wait", "storage"];
     let table = all.iter().fold(Table::new(headings), |table, app| {
-        let mean = |seconds: f64| time((app.requests > 0).then(|| seconds / app.requests as f64));
+        let mean = |seconds: f64| mean_time((app.requests > 0).then(|| seconds / app.requests as f64));
         table.row([
             plain(&app.app),
             app.weight.to_string(),
-            percent(app.due),
-            percent(app.got),
-            (if app.got_its_due() { "yes" } else { "no" }).to_owned(),
+            percent(app.used),
+            percent(app.entitled),
+            (if app.is_below_entitled() { "yes" } else { "no" }).to_owned(),
             format!("{:.1}", app.bytes as f64 / 1e6),
             app.requests.to_string(),
             mean(app.vpfs_seconds()),
@@ -154,24 +148,33 @@ fn due(all: &[Breakdown]) -> Section {
     let shown = || all.iter().take(8);
     let bar = |part: f64| Bar::new((part * 100.0).round());
     let bars = Bars::new("Share of the storage's time", Axis::linear("share", "%"), shown().map(|app| plain(&app.app)))
-        .series("due", shown().map(|app| bar(app.due)))
-        .series("got", shown().map(|app| bar(app.got)));
-    Section::new("What was due")
-        .table(table)
-        .figure(bars, "Due: by weight, while it had requests. Got: by its requests in the storage.")
+        .series("used", shown().map(|app| bar(app.used)))
+        .series("entitled", shown().map(|app| bar(app.entitled)));
+    Section::new("Shares of the storage's time").table(table).figure(
+        bars,
+        "Used: by when its requests left the storage. Entitled: by its weight among those that had requests.",
+    )
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::breakdown::tests::{app, span};
     use super::*;
 
+    /// A page whose cells have no attributes.
+    pub(in crate::cmd) fn bare_cells(html: &str) -> String {
+        let mut cells = html.split("<td ");
+        let first = cells.next().unwrap_or_default().to_owned();
+        cells.fold(first, |page, cell| page + "<td>" + cell.split_once('>').map_or(cell, |(_, rest)| rest))
+    }
+
     #[test]
-    fn the_page_names_who_slowed_whom_and_what_was_due() {
+    fn the_page_names_who_slowed_whom_and_what_each_used() {
         let apps = vec![app("small", [0.0, 20.0, 1.0], "<b>large"), app("<b>large", [0.0, 1.0, 1.0], "<b>large")];
         let html = page(&Window { from: 1_800_000_000, span: span(apps) }).html();
+        let html = bare_cells(&html);
         assert!(html.contains("<td>small</td><td>&lt;b&gt;large</td><td>95%</td><td>19ms</td>"), "{html}");
-        assert!(html.contains("<td>small</td><td>1</td><td>50%</td><td>10%</td><td>no</td>"), "{html}");
+        assert!(html.contains("<td>small</td><td>1</td><td>10%</td><td>50%</td><td>yes</td>"), "{html}");
         assert!(
             html.contains("bounds what others have in the storage") && !html.contains("<td>&lt;b&gt;large</td><td>Its"),
             "{html}"

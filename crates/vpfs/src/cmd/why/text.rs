@@ -8,7 +8,7 @@ use vpfs_config::units::Rate;
 
 use super::breakdown::Breakdown;
 use super::cause::Cause;
-use crate::print::{clock_time, now, plain, roughly};
+use crate::print::{clock_time, now, percent, plain, roughly};
 
 /// Less of the time is not worth a word.
 const LITTLE: f64 = 0.01;
@@ -43,8 +43,8 @@ pub(super) fn of(breakdown: &Breakdown, span: &Span) -> String {
     ];
     lines.extend(parts("of that", itself, breakdown));
     lines.extend(parts("behind", names(&breakdown.behind_in_storage, breakdown), breakdown));
-    let [due, got] = [breakdown.due, breakdown.got].map(percent);
-    lines.push(format!("  {:15} {got:>4} of the storage's time, of {due} that was due to it", "got"));
+    let [used, entitled] = [breakdown.used, breakdown.entitled].map(percent);
+    lines.push(format!("  {:15} {used:>4} of the storage's time; entitled to {entitled}", "used"));
     lines.push(String::new());
     lines.extend(sentences(breakdown, span.unstored_bytes));
     lines.join("\n")
@@ -100,7 +100,7 @@ fn sentences(breakdown: &Breakdown, unstored_bytes: u64) -> Vec<String> {
              anything else: see write-back in `vpfs doctor`."
         ));
     }
-    sentences.push(due(breakdown));
+    sentences.push(entitled(breakdown));
     if !breakdown.is_best_known {
         let how = "until it has had 32 requests in a second or more since the proxy started";
         sentences.push(format!("How fast the storage is at best is not known for its requests, {how}."));
@@ -109,12 +109,10 @@ fn sentences(breakdown: &Breakdown, unstored_bytes: u64) -> Vec<String> {
     sentences
 }
 
-fn due(breakdown: &Breakdown) -> String {
-    let share = percent(breakdown.share);
-    match breakdown.got_its_due() {
-        true => format!("It got its due: its weight {} is {share} of those present.", breakdown.weight),
-        false => format!("It got less than its due: its weight {} is {share} of those present.", breakdown.weight),
-    }
+fn entitled(breakdown: &Breakdown) -> String {
+    let gets = if breakdown.is_below_entitled() { "It gets less than" } else { "It gets what" };
+    let (weight, share) = (breakdown.weight, percent(breakdown.share));
+    format!("{gets} it is entitled to: its weight {weight} is {share} of those that ask.")
 }
 
 fn slower(Slower { factor, for_seconds }: Slower) -> String {
@@ -127,10 +125,6 @@ fn slower(Slower { factor, for_seconds }: Slower) -> String {
         "The storage itself is slow{since}: applications that have it to themselves wait {factor:.1} times as long as at \
          best."
     )
-}
-
-pub(super) fn percent(part: f64) -> String {
-    format!("{:.0}%", part * 100.0)
 }
 
 fn time(seconds: f64) -> String {
@@ -159,11 +153,11 @@ mod tests {
             \x20 in the storage  100%    20 ms\n\
             \x20   of that as at best 5%\n\
             \x20   behind large 95%\n\
-            \x20 got              10% of the storage's time, of 50% that was due to it\n\
+            \x20 used             10% of the storage's time; entitled to 50%\n\
             \n\
             vpfs held nothing.\n\
             Its requests wait in the storage behind those of large.\n\
-            It got less than its due: its weight 1 is 50% of those present.\n\
+            It gets less than it is entitled to: its weight 1 is 50% of those that ask.\n\
             What would change it: policy = \"isolation\" bounds what others have in the storage (now: \"fifo\"); or a \
             cap for large.";
         assert_eq!(text, expected);
@@ -193,11 +187,13 @@ mod tests {
     #[test]
     fn what_waits_for_its_share_is_said_to_ask_for_more() {
         let mut apps = [app("small", [20.0, 1.0, 1.0], "large"), app("large", [0.0, 1.0, 1.0], "large")];
-        apps[0].got_seconds = 5.0;
+        apps[0].used_seconds = 5.0;
         let span = span(apps.into());
         let text = of(&Breakdown::of(&span, "small").unwrap(), &span);
         assert!(
-            text.contains("It asks for more than its share; it is mostly the turn of large.\nIt got its due"),
+            text.contains(
+                "It asks for more than its share; it is mostly the turn of large.\nIt gets what it is entitled to"
+            ),
             "{text}"
         );
         assert!(text.contains("    for share 95%\n    behind large 95%\n"), "{text}");
