@@ -282,7 +282,7 @@ fn wrapped<S: AsRef<str>>(parts: impl IntoIterator<Item = S>, width: usize) -> i
 
 const HELP: &str = "
  used      part of the storage's time that it used; of all, the utilisation
- entitled  part of it that its weight gives it among those that ask; of all, 100%
+ entitled  part that its weight gives it among those that ask; of all, 100%
  wait      mean time of a request in vpfs
  storage   mean time of a request in the storage
  why       what most of the time of its requests was for; - if nothing holds it
@@ -292,7 +292,7 @@ const HELP: &str = "
 
  up, down  select an application           Enter  why it is as slow as it is
  b MB/s   o ops/s   w wait   u used   a application: sort
- Tab       one server after another, all   /  names that contain a text; Esc: all
+ Tab       one server after another, all   /  names with a text; Esc: all
  q         quit
 ";
 
