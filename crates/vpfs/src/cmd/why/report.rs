@@ -182,6 +182,6 @@ pub(super) mod tests {
         assert!(html.contains("From 2027-01-15 08:00:00") && html.contains("fifo at s1") && !html.contains("<b>large"));
         let alone = page(&Window { from: 0, span: span(vec![app("a", [0.0, 1.0, 1.0], "a")]) }).html();
         assert!(alone.contains("No application waited for another one"), "{alone}");
-        assert!(alone.contains("every application got its due"), "{alone}");
+        assert!(alone.contains("no application is below what it is entitled to"), "{alone}");
     }
 }
