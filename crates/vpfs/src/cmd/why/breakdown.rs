@@ -111,7 +111,8 @@ impl Breakdown {
     }
 
     /// It used less of the storage than it is entitled to, although it waited for others and its cap allowed more, and
-    /// its requests went slower than with that part alone.
+    /// its requests went slower than with that part alone. Waiting for the pace of bulk does not count: what that leaves
+    /// unused is what the policy pays for the others' short waits, so it is no fault that somebody has to look at.
     pub(in super::super) fn is_below_entitled(&self) -> bool {
         let is_quick = self.is_best_known && self.part(self.quiet_seconds) >= NEARLY * self.share;
         let is_held_up = self.part(self.held_up_seconds()) >= WORTH_A_WORD;
@@ -124,11 +125,12 @@ impl Breakdown {
         self.used < NEARLY * self.entitled * self.asked
     }
 
-    /// What of its time it waited for others, or for a rule that protects them.
+    /// What of its time it waited for others.
     fn held_up_seconds(&self) -> f64 {
         let own = |list: &BTreeMap<String, f64>| list.get(&self.app).copied().unwrap_or(0.0);
         let in_storage: f64 = self.behind_in_storage.values().sum();
-        self.vpfs_seconds() - self.waits.cap_seconds - own(&self.behind) + in_storage - own(&self.behind_in_storage)
+        let Waits { cap_seconds, pace_seconds, .. } = self.waits;
+        self.vpfs_seconds() - cap_seconds - pace_seconds - own(&self.behind) + in_storage - own(&self.behind_in_storage)
     }
 
     /// For whom it waited, in vpfs and in the storage.
@@ -359,7 +361,7 @@ pub(super) mod tests {
     }
 
     /// Symptom: under management, the report said of every application that it was below its share: of small ones that
-    /// have few requests in the storage, and of large ones whose own wait for each other.
+    /// have few requests in the storage, and of large ones that are paced, or whose own wait for each other.
     #[test]
     fn an_application_that_asks_for_less_or_waits_for_itself_is_not_below() {
         let got = |wait: f64, storage: f64, other: &str| {
@@ -369,6 +371,11 @@ pub(super) mod tests {
         assert!(got(0.0, 2.0, "large"), "it is half as fast as alone, and its share is a half");
         assert!(got(50.0, 20.0, "it"), "nobody else made it wait");
         assert!(!got(0.0, 4.0, "large") && !got(4.0, 1.0, "large"));
+        let mut paced = app("it", [4.0, 1.0, 1.0], "large");
+        paced.waits = Waits { pace_seconds: 4.0, ..Waits::default() };
+        paced.behind.clear();
+        let span = span(vec![paced, app("large", [0.0, 1.0, 1.0], "large")]);
+        assert!(!Breakdown::of(&span, "it").unwrap().is_below_entitled(), "that is what protects the others");
     }
 
     /// Symptom: with `auto_share = "each"`, automatic applications were told a part of one weight as their share.
