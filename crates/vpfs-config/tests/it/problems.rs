@@ -44,7 +44,7 @@ fn what_is_meant_is_said() {
         ("[app]\nauto = \"uid\"", "auto: unknown key; it belongs to [apps]"),
         (
             "[scheduler]\nsharing = \"global\"",
-            "allowed are local, threshold, layout. Scope of the shares. `local`: each",
+            "allowed are local, threshold, layout. Shares per server (`local`), or",
         ),
         ("[scheduler]\nmode = \"enforce\"", "allowed are manage, observe. `observe` holds nothing"),
         ("[scheduler]\nmode = \"observ\"", "unknown value \"observ\"; did you mean \"observe\"?"),
