@@ -4,6 +4,7 @@
 //! measure several processes: those in [`real`].
 
 mod count;
+mod gym;
 mod real;
 mod report;
 mod scheduler;

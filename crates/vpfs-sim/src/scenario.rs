@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use vpfs_config::Share;
 use vpfs_core::{Bytes, Cap, Depth, Minimum, PolicyKind, Settings, SlotCostTable, Target, Weight};
-use vpfs_model::device::{DeviceProfile, MetadataProfile, StallProfile};
+use vpfs_model::device::{Device, DeviceProfile, MetadataProfile, Shared, StallProfile, Stalling};
 use vpfs_model::plan::{Btio, Interactive, Ior, Md, MpiTileIo, Noncontig, Paced, Phase, PioBench, Plan, Wrf};
 
 use crate::layout::Layout;
@@ -90,6 +90,8 @@ pub struct ServerGroup {
     pub flow_buffers: u32,
     /// Moments in which a device stands still, each server's at other times.
     pub stalls: Option<StallProfile>,
+    /// One device under all servers of the group, instead of one under each.
+    pub shared_device: bool,
 }
 
 impl ServerGroup {
@@ -103,7 +105,24 @@ impl ServerGroup {
             link: LinkProfile::GIGABIT,
             flow_buffers: 0,
             stalls: None,
+            shared_device: false,
         }
+    }
+}
+
+impl ServerGroup {
+    /// The device of each server. `first` is the number of the first server, which determines when its device stands
+    /// still.
+    pub(crate) fn devices(&self, seed: u64, first: u32) -> Vec<Box<dyn Device>> {
+        let device = |number: u32| match self.stalls {
+            None => self.device.build(),
+            Some(stalls) => Box::new(Stalling::new(stalls, seed ^ u64::from(number), self.device.build())),
+        };
+        if self.shared_device {
+            let all = Shared::between(self.count as usize, device(first)).into_iter();
+            return all.map(|device| Box::new(device) as Box<dyn Device>).collect();
+        }
+        (first..first + self.count).map(device).collect()
     }
 }
 

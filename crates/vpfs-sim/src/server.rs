@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use slab::Slab;
-use vpfs_core::hash::mix;
 use vpfs_core::{AppId, Bytes, Depth, Dispatch, OpKind, Pieces, Settings, Time};
-use vpfs_model::device::{Device, Io, IoKind, MetadataOp, MetadataServer, Outstanding, Stalling};
+use vpfs_model::device::{Device, Io, IoKind, MetadataOp, MetadataServer, Outstanding};
 use vpfs_node::RequestKey;
 
 use crate::calendar::{Calendar, Event};
@@ -217,7 +216,8 @@ pub(crate) struct Usage {
 impl Server {
     /// Its proxy has these settings.
     pub(crate) fn new(
-        (seed, number): (u64, u32),
+        number: u32,
+        device: Box<dyn Device>,
         group: &ServerGroup,
         settings: &Settings,
         wait_limit: Duration,
@@ -230,10 +230,7 @@ impl Server {
         Self {
             number,
             services: Slab::new(),
-            device: match group.stalls {
-                None => group.device.build(),
-                Some(stalls) => Box::new(Stalling::new(stalls, mix(seed) ^ u64::from(number), group.device.build())),
-            },
+            device,
             in_device: Outstanding::default(),
             flow: Flow(group.flow_buffers),
             metadata: MetadataServer::new(group.metadata.clone()),

@@ -268,11 +268,14 @@ impl<'a> Builder<'a> {
     }
 
     fn servers(&self, settings: &Settings) -> Vec<Server> {
-        let groups = &self.scenario.servers;
-        let each = groups.iter().flat_map(|group| (0..group.count).map(move |_| group));
-        let server =
-            |(number, group)| Server::new((self.scenario.seed, number), group, settings, self.scenario.wait_limit);
-        (0..).zip(each).map(server).collect()
+        let Scenario { seed, wait_limit, .. } = *self.scenario;
+        let mut servers = Vec::new();
+        for group in &self.scenario.servers {
+            for device in group.devices(mix(seed), count(servers.len())) {
+                servers.push(Server::new(count(servers.len()), device, group, settings, wait_limit));
+            }
+        }
+        servers
     }
 
     /// Coordination, if the policy or a total needs it, and the restarts of proxies.

@@ -11,14 +11,16 @@ use clap::Args;
 use comfy_table::Table;
 use comfy_table::presets::ASCII_MARKDOWN;
 use serde_json::json;
+use vpfs_core::PolicyKind;
 use vpfs_testbed::load::run::SyncMode;
 
 use self::load::{Done, Order, Small};
 use self::site::{Kind, Proxy, Site};
 use super::target;
+use crate::gym;
 
 /// Measure isolation on servers as they are installed, on disks of which the kernel limits everything; needs root and
-/// control groups v1
+/// control groups v1. With --random: in simulated cases, which need neither
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Only these servers
@@ -52,6 +54,14 @@ pub(crate) struct Options {
     /// Measure this vpfs; by default it is built from this source
     #[arg(long, value_name = "PROGRAM")]
     vpfs: Option<PathBuf>,
+
+    /// Instead of servers: simulate so many random cases, and score `isolation` against the best cap or window of each
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    random: Option<u32>,
+
+    /// The first random case; each next one has the next number
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "random")]
+    seed: u64,
 }
 
 const SMALL: [Small; 5] = [
@@ -96,6 +106,9 @@ impl Setting {
 
 #[expect(clippy::print_stdout, reason = "it is what the program is for")]
 pub(crate) fn run(options: &Options) -> Result<(), String> {
+    if let Some(cases) = options.random {
+        return gym::run(PolicyKind::Isolation, cases, options.seed);
+    }
     let program = target::program(options.vpfs.as_deref())?;
     let mut results = Vec::new();
     let kinds = [Kind::Nfs, Kind::Orangefs].into_iter().filter(|kind| options.servers.is_none_or(|only| only == *kind));

@@ -9,6 +9,7 @@
 //! same for metadata operations, which have no bytes.
 
 mod by_name;
+mod changing;
 mod finishing;
 mod hdd;
 mod kept;
@@ -20,6 +21,7 @@ mod outstanding;
 mod page_cache;
 mod pages;
 mod profile;
+mod shared;
 mod ssd;
 mod stalling;
 mod uniform;
@@ -31,6 +33,7 @@ use std::time::Duration;
 use vpfs_core::Time;
 
 pub use by_name::UnknownDevice;
+pub use changing::{ChangeProfile, Changing};
 pub use hdd::{Hdd, HddProfile};
 pub use metadata::{MetadataOp, MetadataProfile, MetadataServer};
 pub use none::NoDevice;
@@ -38,6 +41,7 @@ pub use null_aio::{NullAio, NullAioProfile};
 pub use outstanding::Outstanding;
 pub use page_cache::{PageCache, PageCacheProfile};
 pub use profile::DeviceProfile;
+pub use shared::Shared;
 pub use ssd::{Ssd, SsdProfile};
 pub use stalling::{StallProfile, Stalling};
 pub use uniform::{Uniform, UniformAccess, UniformProfile};

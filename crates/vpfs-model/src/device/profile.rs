@@ -1,8 +1,8 @@
 //! The model of a server's storage, with its parameters.
 
 use super::{
-    Device, Hdd, HddProfile, NoDevice, NullAio, NullAioProfile, PageCache, PageCacheProfile, Ssd, SsdProfile, Uniform,
-    UniformProfile, Volume, VolumeProfile,
+    ChangeProfile, Changing, Device, Hdd, HddProfile, NoDevice, NullAio, NullAioProfile, PageCache, PageCacheProfile,
+    Ssd, SsdProfile, Uniform, UniformProfile, Volume, VolumeProfile,
 };
 
 /// The storage model of a server.
@@ -23,6 +23,8 @@ pub enum DeviceProfile {
     NullAio(NullAioProfile),
     /// A file server's page cache in front of a device.
     PageCache(PageCacheProfile, Box<DeviceProfile>),
+    /// A device whose speed changes.
+    Changing(ChangeProfile, Box<DeviceProfile>),
 }
 
 impl DeviceProfile {
@@ -46,6 +48,7 @@ impl DeviceProfile {
             Self::Volume(profile) => Box::new(Volume::new(profile.clone())),
             Self::NullAio(profile) => Box::new(NullAio::new(profile.clone())),
             Self::PageCache(profile, device) => Box::new(PageCache::new(profile.clone(), device.build())),
+            Self::Changing(profile, device) => Box::new(Changing::new(*profile, device.build())),
         }
     }
 }

@@ -15,11 +15,14 @@ pub struct StallProfile {
     pub every: Duration,
     /// The mean length of one.
     pub length: Duration,
+    /// Lengths of which few are much longer than the mean.
+    pub heavy: bool,
 }
 
 /// Another device on storage that it has not for itself, which stands still for moments: nothing starts or finishes in
 /// the meantime, and everything goes on afterwards as if there had been no such moment. Pauses and lengths are drawn
-/// evenly from half to one and a half of their means.
+/// evenly from half to one and a half of their means; heavy lengths from a Pareto distribution with exponent 2, from half
+/// their mean up to sixteen times that.
 #[derive(Debug)]
 pub struct Stalling<D: ?Sized> {
     profile: StallProfile,
@@ -49,6 +52,16 @@ impl<D: Device + ?Sized> Stalling<D> {
         Duration::from_nanos(mean / 2 + self.random % mean)
     }
 
+    /// The length of a standstill.
+    fn length(&mut self) -> Duration {
+        if !self.profile.heavy {
+            return self.draw(self.profile.length);
+        }
+        self.random = mix(self.random);
+        let evenly = ((self.random >> 11) as f64 + 1.0) / (1_u64 << 53) as f64;
+        (self.profile.length / 2).mul_f64(evenly.sqrt().recip().min(32.0))
+    }
+
     /// The device's own time.
     fn own(&self, now: Time) -> Time {
         Time::from_nanos(now.nanos_since(Time::ZERO + self.stood)).max(self.own)
@@ -59,7 +72,7 @@ impl<D: Device + ?Sized> Stalling<D> {
         while self.next <= now {
             let own = self.own(self.next);
             self.take_done(own);
-            let length = self.draw(self.profile.length);
+            let length = self.length();
             (self.own, self.stood) = (own, self.stood + length);
             self.next = self.next + length + self.draw(self.profile.every);
         }
@@ -104,7 +117,8 @@ mod tests {
     use super::*;
     use crate::device::{DeviceProfile, HddProfile, IoKind};
 
-    const PROFILE: StallProfile = StallProfile { every: Duration::from_secs(1), length: Duration::from_millis(200) };
+    const PROFILE: StallProfile =
+        StallProfile { every: Duration::from_secs(1), length: Duration::from_millis(200), heavy: false };
 
     /// When each of 2,000 accesses of 1 MiB is done, one after another.
     fn times(seed: u64) -> Vec<Duration> {

@@ -128,7 +128,7 @@ fn read_volume(table: &Table<'_>, named: &DeviceProfile) -> VolumeProfile {
 
 pub(super) fn read_stalls(table: &Table<'_>) -> StallProfile {
     let time = |key| table.duration(key).unwrap_or_default();
-    StallProfile { every: time("every"), length: time("length") }
+    StallProfile { every: time("every"), length: time("length"), heavy: false }
 }
 
 fn read_cache(table: &Table<'_>, base: &PageCacheProfile) -> PageCacheProfile {

@@ -25,6 +25,7 @@ pub(super) fn read_group(table: &Table<'_>) -> ServerGroup {
         },
         flow_buffers: table.count("flow_buffers").unwrap_or(0),
         stalls: table.has("stalls").then(|| device::read_stalls(&table.table("stalls", &keys::STALLS))),
+        shared_device: false,
     }
 }
 
