@@ -1,10 +1,10 @@
-//! `cargo xtask bench isolation --random N --seed S`: a policy in random cases, simulated with the daemon's own nodes and
-//! peers, and scored against the best constant of each case.
+//! `cargo xtask bench isolation --random N --seed S`: a policy in random cases, simulated with the daemon's own nodes,
+//! and scored against the best constant of each case.
 //!
-//! **Score.** U is the mean of ln(kept) over the applications, by weight, where *kept* is what an application does beside
-//! the others relative to what it does alone, in the same time on the same storage, the first seconds included. The score
-//! is exp(n (U - best U)) for n applications: of two with equal weights, the product of what both keep relative to the
-//! same product with the best constant. The best constant is found by a search in that very case: no policy at all, a cap
+//! **Score.** U is the mean of ln(kept) over the applications, by weight, where *kept* is what an application does next
+//! to the others relative to what it does alone, in the same time on the same storage, the first seconds included. The
+//! score is exp(n (U - best U)) for n applications: of two with equal weights, the product of what both keep relative
+//! to the same product with the best constant. That is found by a search in that case: no policy at all, a cap
 //! on bulk at each server, or a window, which is fewer processes of bulk. It is not the best that is possible: a policy
 //! can score more than 1, most of all where storage changes or an application comes late.
 

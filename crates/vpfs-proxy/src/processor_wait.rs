@@ -22,15 +22,18 @@ const EVERY: Duration = Duration::from_millis(50);
 /// Messages of which the mean is taken.
 const MESSAGES: u32 = 20;
 
-/// Tells the gates each second, for ever.
-pub(crate) async fn watch(gates: Vec<Arc<Gate>>) {
-    if let Err(error) = measure(|wait| gates.iter().for_each(|gate| gate.set_processor_wait(wait))).await {
-        tracing::warn!(%error, "waits for a processor are not measured, so a busy host may look like slow storage");
+/// Tells the gates each second, for ever. What it needs is opened at once, not when it is first polled.
+pub(crate) fn watch(gates: Vec<Arc<Gate>>) -> impl Future<Output = ()> {
+    let pair = Sender::pair();
+    async move {
+        if let Err(error) = measure(pair, |wait| gates.iter().for_each(|gate| gate.set_processor_wait(wait))).await {
+            tracing::warn!(%error, "waits for a processor are not measured, so a busy host may look like slow storage");
+        }
     }
 }
 
-async fn measure(tell: impl Fn(Duration)) -> io::Result<()> {
-    let (sender, receiver) = Sender::pair()?;
+async fn measure(pair: io::Result<(Sender, Sender)>, tell: impl Fn(Duration)) -> io::Result<()> {
+    let (sender, receiver) = pair?;
     receiver.set_nonblocking(true)?;
     let (mut receiver, began) = (UnixStream::from_std(receiver)?, Instant::now());
     thread::Builder::new().name("processor wait".into()).stack_size(64 << 10).spawn(move || send(sender, began))?;
@@ -69,7 +72,7 @@ mod tests {
             }
         };
         tokio::select! {
-            ended = measure(|wait| longest.set(longest.get().max(wait))) => panic!("{ended:?}"),
+            ended = measure(Sender::pair(), |wait| longest.set(longest.get().max(wait))) => panic!("{ended:?}"),
             () = busy => {}
         }
     }

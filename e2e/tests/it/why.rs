@@ -331,7 +331,8 @@ fn a_report_of_observed_applications_says_who_slowed_whom() {
         });
         assert!(page.contains("in [scheduler] (now: ") && !page.contains("Left out"), "{page}");
         assert!(
-            page.contains("isolation (observed) at s1") && cells(&page, "Shares of the storage's time", "small").is_some(),
+            page.contains("isolation (observed) at s1")
+                && cells(&page, "Shares of the storage's time", "small").is_some(),
             "{page}"
         );
     });

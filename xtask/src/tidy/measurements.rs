@@ -43,9 +43,10 @@ fn table(claims: &[Value]) -> Result<String, String> {
         let field = |name: &str| claim[name].as_str().ok_or_else(|| format!("{CLAIMS}: {claim} has no {name:?}"));
         let [what, goal, by_hand, value, command, commit, machine] = FIELDS.map(field);
         let command = command.map(|text| if text.contains('`') { text.to_owned() } else { format!("`{text}`") });
-        let day = field("day")?.rsplit('-').next().unwrap_or_default().trim_start_matches('0');
         let (what, goal, by_hand, value) = (what?, goal?, by_hand?, value?);
-        let _ = writeln!(table, "|{what}|{goal}|{by_hand}|{value}|{}|{}, {}, {day}|", command?, commit?, machine?);
+        let (command, commit, machine) = (command?, commit?, machine?);
+        let day = field("day")?.rsplit('-').next().unwrap_or_default().trim_start_matches('0');
+        let _ = writeln!(table, "|{what}|{goal}|{by_hand}|{value}|{command}|{commit}, {machine}, {day}|");
     }
     Ok(table)
 }

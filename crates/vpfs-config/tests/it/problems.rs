@@ -42,10 +42,7 @@ fn what_is_meant_is_said() {
         ("[[scheduler]]\ndepth = 1", "f:9: scheduler: found a list; write it as a table, [scheduler]"),
         ("[app]\nname = \"a\"", "f:9: app: found one table; there may be several, so write [[app]]"),
         ("[app]\nauto = \"uid\"", "auto: unknown key; it belongs to [apps]"),
-        (
-            "[scheduler]\nsharing = \"global\"",
-            "allowed are local, threshold, layout. Shares per server (`local`), or",
-        ),
+        ("[scheduler]\nsharing = \"global\"", "allowed are local, threshold, layout. Shares per server (`local`), or"),
         ("[scheduler]\nmode = \"enforce\"", "allowed are manage, observe. `observe` holds nothing"),
         ("[scheduler]\nmode = \"observ\"", "unknown value \"observ\"; did you mean \"observe\"?"),
         ("[scheduler]\nadaptive = true", "scheduler.adaptive: found true; write \"on\""),

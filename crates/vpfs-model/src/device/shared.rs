@@ -12,9 +12,9 @@ use super::{Completion, Device, Io, IoId};
 /// A server's way to a device that other servers use as well, as with servers in virtual machines on one disk. Accesses
 /// reach the device in the order in which the servers submit them.
 ///
-/// A server polls at the device's next event, whoever that is for. Events of a device that sorts its accesses can move
-/// when another server submits one; a server then learns of a completion at its next poll, at the latest with the event
-/// that it knew before.
+/// A server polls at the device's next event, for whichever server that is. Events of a device that sorts its accesses
+/// can move when another server submits one; a server then learns of a completion at its next poll, at the latest with
+/// the event that it knew before.
 #[derive(Debug)]
 pub struct Shared<D: ?Sized> {
     server: usize,

@@ -21,8 +21,8 @@ pub struct StallProfile {
 
 /// Another device on storage that it has not for itself, which stands still for moments: nothing starts or finishes in
 /// the meantime, and everything goes on afterwards as if there had been no such moment. Pauses and lengths are drawn
-/// evenly from half to one and a half of their means; heavy lengths from a Pareto distribution with exponent 2, from half
-/// their mean up to sixteen times that.
+/// evenly from half to one and a half of their means; heavy lengths from a Pareto distribution with exponent 2, from
+/// half their mean up to sixteen times that.
 #[derive(Debug)]
 pub struct Stalling<D: ?Sized> {
     profile: StallProfile,

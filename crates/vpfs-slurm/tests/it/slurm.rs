@@ -169,7 +169,7 @@ fn a_mistake_has_its_line_and_remedy() {
         ),
         (
             problems("[agent]\ntoken = \"t\"\n[rules]\nqos = \"high\"\n"),
-            "slurm.toml:3: rules: unknown key; did you mean \"rule\"?",
+            "slurm.toml:3: rules: unknown key; did you mean [[rule]]?",
         ),
         (rule("weight = 0"), "slurm.toml:4: rule.weight: 0 is out of range; allowed are 1 to 1000000"),
         (rule("weight = \"4\""), "slurm.toml:4: rule.weight: is text; write 4 without quotes"),

@@ -111,8 +111,8 @@ impl Breakdown {
     }
 
     /// It used less of the storage than it is entitled to, although it waited for others and its cap allowed more, and
-    /// its requests went slower than with that part alone. Waiting for the pace of bulk does not count: what that leaves
-    /// unused is what the policy pays for the others' short waits, so it is no fault that somebody has to look at.
+    /// its requests went slower than with that part alone. Waiting for the pace of bulk does not count: what that
+    /// leaves unused is what the policy pays for the others' short waits, and no fault to look for.
     pub(in super::super) fn is_below_entitled(&self) -> bool {
         let is_quick = self.is_best_known && self.part(self.quiet_seconds) >= NEARLY * self.share;
         let is_held_up = self.part(self.held_up_seconds()) >= WORTH_A_WORD;
