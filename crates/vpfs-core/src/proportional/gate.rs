@@ -19,6 +19,8 @@ pub(super) struct Bulk {
 #[derive(Debug)]
 pub(super) struct Gate {
     pub(super) pace: Pace,
+    /// How many times the window is as large as it is at first.
+    pub(super) wide: f64,
     credit: i128,
     filled: Time,
     /// What bulk requests occupy in the storage, and their number.
@@ -42,6 +44,7 @@ impl Gate {
     pub(super) const fn new() -> Self {
         Self {
             pace: Pace::Free,
+            wide: 1.0,
             credit: 0,
             filled: Time::ZERO,
             held: 0,
@@ -92,7 +95,7 @@ impl Gate {
         match self.pace {
             Pace::First => 2.0,
             Pace::Free => libm::ceil(2.0 * most * seconds / self.usual.max(1.0)).max(2.0),
-            Pace::At(rate) => libm::ceil(BETA * rate * seconds / self.usual.max(1.0)).max(1.0),
+            Pace::At(rate) => self.wide * libm::ceil(BETA * rate * seconds / self.usual.max(1.0)).max(1.0),
         }
     }
 

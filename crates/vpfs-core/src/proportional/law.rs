@@ -9,10 +9,12 @@
 //! constant in U, so no baseline is needed, nor any capacity or target.
 //!
 //! Time is divided into *slots*. The *curve* keeps what was seen at each rate, as sums that fade. A *trial* looks at a
-//! rate near the best one, slot by slot, until it is better or worse by some standard errors.
+//! rate near the best one, slot by slot, until it is better or worse by some standard errors. A *look* at half of what
+//! bulk gets finds out whether the storage owes what it took long ago.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::f64::consts::LN_2;
 
 use crate::units::AppId;
 
@@ -21,9 +23,10 @@ pub(super) const BETA: f64 = 0.9;
 /// The least and the longest slot, in seconds.
 const SLOT: f64 = 0.25;
 const SLOT_MAX: f64 = 1.0;
-/// A slot is as long as this many of the longest waits, and has this many interactive requests, if the above allows.
+/// A slot is as long as this many of the longest waits, if the above allows.
 const LONGEST: f64 = 3.0;
-const SAMPLES: f64 = 48.0;
+/// After this many seconds, half of the longest wait is forgotten.
+const KEEP: f64 = 3.0;
 /// After this many seconds, half of what was seen is forgotten.
 const HALF: f64 = 6.0;
 /// Rates for each doubling.
@@ -35,21 +38,29 @@ const REST: f64 = 6.0;
 const REST_MAX: f64 = 16.0;
 /// The most slots of a trial.
 const TRIAL_MAX: u32 = 8;
-/// The longest time that the storage is given to work off what it got at a higher rate, in seconds.
-const DRAIN_MAX: f64 = 4.0;
-/// How often it is asked whether it has.
+/// The longest time that the storage is given to work off what it has, in seconds.
+const SETTLE: f64 = 2.0;
+/// While it does, it is looked at this often.
 const DRAIN_SLOT: f64 = 0.1;
+/// Seconds between two looks at half the rate, at first; doubles.
+const LOOK_REST: f64 = 5.0;
 /// Standard errors from which on another rate is better, or worse.
 const Z_YES: f64 = 1.5;
 const Z_NO: f64 = 3.0;
+/// The variance of U over a second, as long as it is not known.
+const NOISE: f64 = 0.01;
+/// For so many seconds a rate that turned out to be too high is not tried again; doubles, up to eight times this.
+const BAN: f64 = 8.0;
 /// A difference of U that means that things have changed, if it is there twice in a row.
 const NEWS: f64 = 0.4;
 /// A difference of U that does not matter.
 const MARGIN: f64 = 0.01;
 /// Bulk that gets less than this part of its rate cannot follow it.
-const FOLLOW: f64 = 0.8;
+pub(super) const FOLLOW: f64 = 0.8;
 /// Seconds of a rate below which it counts as unknown.
 const FADED: f64 = 0.03;
+/// The window is at most so many times as large as `BETA` says.
+const WIDEST: f64 = 64.0;
 /// The most interactive applications that count.
 const APPS_MAX: usize = 16;
 
@@ -177,6 +188,10 @@ struct Point {
 }
 
 impl Point {
+    fn service(&self) -> f64 {
+        self.served / self.seconds
+    }
+
     fn add(&mut self, seconds: f64, served: f64, waits: &[Wait]) {
         self.seconds += seconds;
         self.served += served * seconds;
@@ -209,6 +224,10 @@ enum Phase {
     Trial,
     /// The storage works off what it got at a higher rate, before the next one.
     Drain,
+    /// With a larger window, at the best rate.
+    Wider,
+    /// At half of what bulk is served.
+    Look,
 }
 
 /// The state of the law; see the [module](self).
@@ -233,16 +252,35 @@ pub(super) struct Law {
     /// The rate is new: the next look may still change what is known of it.
     confirm: bool,
     drained: f64,
-    drain_before: Option<f64>,
     surprises: i32,
-    /// The variance of U over a second.
+    /// The variance of U over a second, and from how many looks that is known.
     noise: f64,
+    looks: f64,
     longest: f64,
     len: f64,
     think: Vec<Think>,
     /// The most that bulk was served, as cost per second.
     most: f64,
     share: f64,
+    /// Half of all weights: what is decided does not depend on their scale.
+    norm: f64,
+    /// How many times the window is as large as `BETA` says, and was before a trial.
+    wide: f64,
+    old_wide: f64,
+    wider_slots: u32,
+    /// Seconds since the start; no look before, and how long to the next one.
+    at: f64,
+    look_at: f64,
+    look_rest: f64,
+    looked: f64,
+    /// The least mean wait of each application that a look has shown.
+    least: Vec<Wait>,
+    /// Of a look, or of a larger window.
+    pool: Point,
+    /// The lowest rate that turned out to be too high, until when it is not tried, and for how long that was.
+    ceiling: i32,
+    ceiling_until: f64,
+    ban: f64,
     slot: Slot,
 }
 
@@ -262,14 +300,27 @@ impl Law {
             trial_slots: 0,
             confirm: false,
             drained: 0.0,
-            drain_before: None,
             surprises: 0,
-            noise: 0.0025,
+            noise: NOISE,
+            looks: 0.0,
             longest: 0.0,
             len: SLOT,
             think: Vec::new(),
             most: 0.0,
             share: 0.5,
+            norm: 1.0,
+            wide: 1.0,
+            old_wide: 1.0,
+            wider_slots: 0,
+            at: 0.0,
+            look_at: 0.0,
+            look_rest: LOOK_REST,
+            looked: 0.0,
+            least: Vec::new(),
+            pool: Point::default(),
+            ceiling: i32::MAX,
+            ceiling_until: 0.0,
+            ban: BAN,
             slot: Slot::default(),
         }
     }
@@ -277,6 +328,11 @@ impl Law {
     /// The most that bulk was served of late, as cost per second.
     pub(super) fn most(&self) -> f64 {
         self.most
+    }
+
+    /// How many times the window is as large as `BETA` says.
+    pub(super) fn wide(&self) -> f64 {
+        self.wide
     }
 
     fn of_rate(rate: i32) -> f64 {
@@ -291,7 +347,7 @@ impl Law {
         match self.phase {
             Phase::Free => Pace::Free,
             Phase::First => Pace::First,
-            Phase::Cruise | Phase::Trial => Pace::At(Self::of_rate(self.rate)),
+            Phase::Cruise | Phase::Trial | Phase::Wider | Phase::Look => Pace::At(Self::of_rate(self.rate)),
             // What is owed is paid by what bulk does not get: at the rate itself there may be nothing left to pay with.
             Phase::Drain => Pace::At(Self::of_rate(self.rate) / 2.0),
         }
@@ -300,6 +356,7 @@ impl Law {
     /// Looks at what was measured. Returns the pace until the next tick.
     pub(super) fn on_tick(&mut self, tick: &Tick) -> Pace {
         self.slot.add(tick);
+        self.at += tick.seconds;
         if self.slot.seconds >= SLOT * 0.9 && self.phase != Phase::Drain {
             let fade = libm::exp2(-tick.seconds / 20.0);
             self.most = (self.most * fade).max(self.slot.served / self.slot.seconds);
@@ -314,6 +371,8 @@ impl Law {
             return self.pace();
         }
         self.share = bulk / (bulk + others);
+        self.norm = f64::midpoint(bulk, others);
+        let gain = bulk / self.norm;
         if self.phase == Phase::Free {
             self.slot = Slot::default();
             (self.surprises, self.longest, self.len) = (0, 0.0, SLOT);
@@ -335,22 +394,21 @@ impl Law {
             }
             return self.pace();
         }
-        if self.slot.seconds >= self.len * 0.99 || self.is_clearly_worse(tick.seconds, bulk) {
+        if self.slot.seconds >= self.len * 0.99 || self.is_clearly_worse(tick.seconds, gain) {
             let slot = core::mem::take(&mut self.slot);
-            self.on_slot(&slot, bulk);
+            self.on_slot(&slot, gain);
         }
         self.pace()
     }
 
     /// Whether a trial upwards need not go on until the end of the slot.
-    fn is_clearly_worse(&self, tick: f64, bulk: f64) -> bool {
+    fn is_clearly_worse(&self, tick: f64, gain: f64) -> bool {
         let slot = &self.slot;
         if self.phase != Phase::Trial || self.rate < self.best || slot.seconds < (tick * 1.5).max(1.5 * self.longest) {
             return false;
         }
-        let Some(best) = find(&self.utilities(slot, bulk), self.best) else { return false };
-        let now = bulk * ln(self.service(slot)) - self.harm(slot, &slot.waits());
-        now < best - Z_NO * libm::sqrt(self.noise / slot.seconds)
+        let better = self.against(slot, gain, (self.service(slot), &slot.waits()), self.curve.get(&self.best));
+        better.is_some_and(|better| better < -Z_NO * libm::sqrt(self.noise / slot.seconds))
     }
 
     /// What bulk was served per second: its rate, less what it could not use of it.
@@ -358,26 +416,42 @@ impl Law {
         (Self::of_rate(self.rate) - slot.lost / slot.seconds).max(1.0)
     }
 
-    /// The weighted sum of ln(Z + L). Who has not been seen with these waits does not count.
+    /// The mean time from one call to the next.
+    fn cycle(&self, of: &AppSlot, waits: &[Wait]) -> Option<f64> {
+        let wait = waits.iter().find(|wait| wait.app == of.app)?;
+        let think = self.think.iter().find(|think| think.app == of.app);
+        let think = think.map_or(0.0, |think| think.seconds / think.calls.max(1.0));
+        Some((think + wait.mean()).max(1e-6))
+    }
+
+    /// The weighted sum of ln(Z + L). An application that has not been seen with these waits does not count.
     fn harm(&self, slot: &Slot, waits: &[Wait]) -> f64 {
-        let harm = |of: &AppSlot| {
-            let wait = waits.iter().find(|wait| wait.app == of.app)?;
-            let think = self.think.iter().find(|think| think.app == of.app);
-            let think = think.map_or(0.0, |think| think.seconds / think.calls.max(1.0));
-            Some(of.weight * ln((think + wait.mean()).max(1e-6)))
-        };
+        let harm = |of: &AppSlot| Some(of.weight / self.norm * ln(self.cycle(of, waits)?));
         slot.apps.iter().filter_map(harm).sum()
+    }
+
+    /// How much better a slot is than what was seen before, as a difference of U; `None` if nothing was.
+    ///
+    /// U is the logarithm of a mean speed over time, and a slot is a part of that time: what it loses is at most all of
+    /// it, while the logarithm of a single long wait has no bound.
+    fn against(&self, slot: &Slot, gain: f64, (service, waits): (f64, &[Wait]), known: Option<&Point>) -> Option<f64> {
+        let known = known.filter(|known| known.seconds > FADED && sees_all(known, slot))?;
+        let one = |of: &AppSlot| {
+            let speed = self.cycle(of, &known.waits)? / self.cycle(of, waits)?;
+            Some(of.weight / self.norm * if speed < 1.0 { speed - 1.0 } else { ln(speed) })
+        };
+        Some(gain * ln(service.max(1.0) / known.service().max(1.0)) + slot.apps.iter().filter_map(one).sum::<f64>())
     }
 
     /// U of all known rates: service and harm are made to rise with the rate, as they must. Rates at which somebody
     /// who is there now has not been seen are unknown.
-    fn utilities(&self, slot: &Slot, bulk: f64) -> Vec<(i32, f64)> {
+    fn utilities(&self, slot: &Slot, gain: f64) -> Vec<(i32, f64)> {
         let known = self.curve.iter().filter(|(_, point)| point.seconds > FADED && sees_all(point, slot));
         let known: Vec<(i32, &Point)> = known.map(|(rate, point)| (*rate, point)).collect();
         let harms = rising(known.iter().map(|(_, point)| (point.seconds, self.harm(slot, &point.waits))));
-        let services = rising(known.iter().map(|(_, point)| (point.seconds, point.served / point.seconds)));
+        let services = rising(known.iter().map(|(_, point)| (point.seconds, point.service())));
         let all = known.iter().zip(services.iter().zip(harms));
-        all.map(|((rate, _), (service, harm))| (*rate, bulk * ln(service.max(1.0)) - harm)).collect()
+        all.map(|((rate, _), (service, harm))| (*rate, gain * ln(service.max(1.0)) - harm)).collect()
     }
 
     fn forget(&mut self) {
@@ -409,36 +483,41 @@ impl Law {
         }
     }
 
-    fn on_slot(&mut self, slot: &Slot, bulk: f64) {
+    fn on_slot(&mut self, slot: &Slot, gain: f64) {
         let waits = slot.waits();
         if self.phase == Phase::Drain {
-            self.on_drained(slot, &waits);
+            self.on_drained(slot, gain, &waits);
             return;
         }
         self.note_think(slot);
         let longest = slot.longest();
-        let done: f64 = slot.apps.iter().map(|of| of.done).sum();
-        self.longest = longest.max(self.longest * 0.7);
-        self.len = SLOT.max(LONGEST * self.longest).max(SAMPLES * slot.seconds / done.max(1.0)).min(SLOT_MAX);
+        self.longest = longest.max(self.longest * libm::exp2(-slot.seconds / KEEP));
+        self.set_length();
         self.fade(libm::exp2(-slot.seconds / HALF));
+        self.note_least(slot);
         let service = self.service(slot);
-        let utility = bulk * ln(service) - self.harm(slot, &waits);
-        let before = self.utilities(slot, bulk);
+        match self.phase {
+            Phase::Look => return self.on_look(slot, gain, service, &waits),
+            Phase::Wider => return self.on_wider(slot, gain, service, &waits),
+            Phase::Free | Phase::First | Phase::Cruise | Phase::Trial | Phase::Drain => {}
+        }
+        let before = self.utilities(slot, gain);
         let is_up = self.rate > self.best;
-        let known = find(&before, self.rate);
-        if let Some(known) = known {
-            self.compare(slot, utility - known, is_up);
+        let off = self.against(slot, gain, (service, &waits), self.curve.get(&self.rate));
+        if let Some(off) = off {
+            self.compare(slot, off, is_up);
         }
         // At the first or second look, a slot that is clearly worse than a lower rate replaces the first impression:
         // the storage may have had something saved up.
         let lower = if is_up {
-            find(&before, self.best)
+            Some(self.best)
         } else if self.confirm {
-            before.iter().filter(|of| of.0 < self.rate).map(|of| of.1).reduce(f64::max)
+            highest(before.iter().filter(|of| of.0 < self.rate))
         } else {
             None
         };
-        let clearly = lower.is_some_and(|lower| utility < lower - Z_NO * libm::sqrt(self.noise / slot.seconds));
+        let lower = lower.and_then(|rate| self.against(slot, gain, (service, &waits), self.curve.get(&rate)));
+        let clearly = lower.is_some_and(|better| better < -Z_NO * libm::sqrt(self.noise / slot.seconds));
         if clearly {
             self.surprises = 0;
         }
@@ -448,11 +527,31 @@ impl Law {
             *point = Point::default();
         }
         point.add(slot.seconds, service, &waits);
-        // Bulk cannot follow, or it has become much worse: as at the start, from a share of what it gets now.
         let rate = Self::of_rate(self.rate);
-        let cannot = !is_up && rate - slot.blocked / slot.seconds < FOLLOW * rate;
-        let idle = (slot.lost - slot.blocked) / slot.seconds / rate;
-        if cannot || news && utility < known.unwrap_or(utility) {
+        let is_blocked = rate - slot.blocked / slot.seconds < FOLLOW * rate;
+        if self.phase == Phase::Trial && is_up && is_blocked && self.wide < WIDEST.min(self.old_wide * 4.0) {
+            // A higher rate needs a larger window.
+            self.wide *= 2.0;
+            self.curve.remove(&self.rate);
+            return;
+        }
+        if self.is_worth_a_look(slot, gain) {
+            let served = self.curve.get(&self.best).map_or(0.0, Point::service);
+            self.rate = (Self::number(served).min(self.best) - GRID as i32).max(0);
+            (self.looked, self.phase, self.pool) = (0.0, Phase::Look, Point::default());
+            return;
+        }
+        let cannot = !is_up && is_blocked;
+        if cannot && self.wide < WIDEST {
+            // More of bulk in the storage, before there is said to be no such rate.
+            (self.old_wide, self.wide) = (self.wide, self.wide * 2.0);
+            (self.wider_slots, self.phase, self.pool) = (0, Phase::Wider, Point::default());
+            return;
+        }
+        if cannot || news && off.is_some_and(|off| off < 0.0) {
+            if !cannot {
+                self.ban();
+            }
             self.retreat(&before, service);
             return;
         }
@@ -463,12 +562,16 @@ impl Law {
             self.next();
             return;
         }
-        let all = self.utilities(slot, bulk);
+        let all = self.utilities(slot, gain);
         if self.phase == Phase::Trial {
-            self.on_trial(&all, clearly);
+            self.on_trial(&all, gain, clearly);
             return;
         }
         self.confirm = false;
+        let idle = (slot.lost - slot.blocked) / slot.seconds / rate;
+        if idle > 1.0 - FOLLOW && self.is_moved_to_what_is_wanted() {
+            return;
+        }
         if self.surprises != 0 || idle > 0.5 {
             self.countdown = self.countdown.max(2.0);
         }
@@ -478,22 +581,128 @@ impl Law {
         self.stand_at_top(&all);
     }
 
+    fn set_length(&mut self) {
+        self.len = SLOT.max(LONGEST * self.longest).min(SLOT_MAX);
+    }
+
+    /// What looks show bounds what further ones could win.
+    fn note_least(&mut self, slot: &Slot) {
+        let may_begin = self.phase == Phase::Look;
+        self.least.retain(|least| slot.apps.iter().any(|of| of.app == least.app));
+        for of in slot.apps.iter().filter(|of| of.done >= 4.0) {
+            let mean = of.waited / of.done;
+            match self.least.iter_mut().find(|least| least.app == of.app) {
+                Some(least) => least.waited = mean.min(least.waited * libm::exp2(slot.seconds / 60.0)),
+                None if may_begin => self.least.push(Wait { app: of.app, waited: mean, done: 1.0 }),
+                None => {}
+            }
+        }
+    }
+
+    /// Whether half of bulk's rate is less than what the others could win by shorter waits.
+    fn is_worth_a_look(&self, slot: &Slot, gain: f64) -> bool {
+        let Some(best) = self.curve.get(&self.best).filter(|best| best.seconds >= SETTLE / 3.0) else { return false };
+        let shortest = |of: &AppSlot| {
+            let known = self.least.iter().find(|least| least.app == of.app);
+            known.copied().unwrap_or(Wait { app: of.app, waited: 0.0, done: 1.0 })
+        };
+        let shortest: Vec<Wait> = slot.apps.iter().map(shortest).collect();
+        let could_win = self.harm(slot, &best.waits) - self.harm(slot, &shortest);
+        self.phase == Phase::Cruise && self.at >= self.look_at && could_win > gain * LN_2 + MARGIN
+    }
+
+    /// Half the rate, for as long as the storage may need to work off what it has: it is better than the best one, or
+    /// not at all.
+    fn on_look(&mut self, slot: &Slot, gain: f64, service: f64, waits: &[Wait]) {
+        self.looked += slot.seconds;
+        // As long as it gets better, the storage still has something of before to do.
+        let better = self.against(slot, gain, (service, waits), Some(&self.pool));
+        if better.is_none_or(|better| better > Z_YES * libm::sqrt(self.noise / slot.seconds)) {
+            self.pool = Point::default();
+        }
+        self.pool.add(slot.seconds, service, waits);
+        let gained = self.against(slot, gain, (self.pool.service(), &self.pool.waits), self.curve.get(&self.best));
+        let (gained, error) = (gained.unwrap_or(0.0) - MARGIN, libm::sqrt(self.noise / self.pool.seconds));
+        let is_sure = gained > Z_NO * error && self.pool.seconds > slot.seconds * 1.01;
+        if is_sure || self.looked >= SETTLE && gained > Z_YES * error {
+            self.forget();
+            self.ban();
+            self.best = self.rate;
+            (self.look_rest, self.look_at) = (LOOK_REST, self.at + LOOK_REST);
+            self.search();
+            (self.phase, self.countdown) = (Phase::Cruise, 1.0);
+        } else if self.looked < SETTLE {
+            self.len = SLOT.max(self.longest.min(SETTLE - self.looked)).min(SLOT_MAX);
+        } else {
+            self.look_rest *= 2.0;
+            self.look_at = self.at + self.look_rest;
+            self.cruise();
+        }
+    }
+
+    /// A larger window at the same rate: kept if it is worth it.
+    fn on_wider(&mut self, slot: &Slot, gain: f64, service: f64, waits: &[Wait]) {
+        self.wider_slots += 1;
+        if self.wider_slots < 2 {
+            return;
+        }
+        self.pool.add(slot.seconds, service, waits);
+        let gained = self.against(slot, gain, (service, waits), self.curve.get(&self.best)).unwrap_or(0.0);
+        if gained > Z_YES * libm::sqrt(self.noise / slot.seconds) + 2.0 * MARGIN {
+            // What was seen from here on was seen with the smaller one.
+            self.curve.retain(|rate, _| *rate < self.best);
+            self.curve.insert(self.best, core::mem::take(&mut self.pool));
+            self.cruise();
+        } else {
+            self.wide = self.old_wide;
+            self.most = service;
+            self.forget();
+            self.start();
+            self.drain();
+        }
+    }
+
+    /// A rate that bulk does not use says nothing: the best one becomes what it takes.
+    fn is_moved_to_what_is_wanted(&mut self) -> bool {
+        let Some(point) = self.curve.get(&self.best) else { return false };
+        let wanted = Self::number(point.service()) + 1;
+        let is_known = point.seconds > 0.7 && point.service() < FOLLOW * Self::of_rate(self.best);
+        if !is_known || wanted >= self.best {
+            return false;
+        }
+        if let Some(point) = self.curve.remove(&self.best) {
+            self.curve.insert(wanted, point);
+        }
+        self.best = wanted;
+        self.cruise();
+        true
+    }
+
+    /// The best rate was too high: for a time, nothing as high is tried.
+    fn ban(&mut self) {
+        let again = self.ceiling < i32::MAX && self.best <= self.ceiling + 1;
+        self.ban = if again { (self.ban * 2.0).min(8.0 * BAN) } else { BAN };
+        (self.ceiling, self.ceiling_until) = (self.best, self.at + self.ban);
+    }
+
     /// The storage is done with what it got before if nobody waits longer than at the best rate; if that is not known,
     /// if waits do not get shorter any more.
-    fn on_drained(&mut self, slot: &Slot, waits: &[Wait]) {
+    fn on_drained(&mut self, slot: &Slot, gain: f64, waits: &[Wait]) {
         self.drained += slot.seconds;
-        let harm = self.harm(slot, waits);
-        let error = Z_YES * libm::sqrt(2.0 * self.noise / slot.seconds);
-        let known = self.curve.get(&self.best).filter(|point| sees_all(point, slot));
-        let done = match known {
-            Some(point) => harm <= self.harm(slot, &point.waits) + error,
-            None => self.drain_before.is_some_and(|before| harm >= before - error),
+        // Only waits count: bulk goes at half of the rate.
+        let than = |known: &Point| self.against(slot, gain, (known.service(), waits), Some(known));
+        let error = (Z_YES * libm::sqrt(2.0 * self.noise / slot.seconds)).min(0.3);
+        let done = match self.curve.get(&self.best).and_then(than) {
+            Some(better) => better >= -error,
+            None => than(&self.pool).is_some_and(|better| better <= error),
         };
         // While nothing is complete, waits only grow.
         let moves = slot.apps.iter().all(|of| of.done > 0.0);
-        self.drain_before = moves.then_some(harm);
-        let done = done && moves;
-        if !done && self.drained < DRAIN_MAX {
+        self.pool = Point::default();
+        if moves {
+            self.pool.add(slot.seconds, 1.0, waits);
+        }
+        if !(done && moves) && self.drained < SETTLE {
             return;
         }
         if self.rate == self.best {
@@ -501,22 +710,30 @@ impl Law {
         } else {
             (self.phase, self.trial_slots) = (Phase::Trial, 0);
         }
-        self.len = SLOT.max(LONGEST * self.longest).min(SLOT_MAX);
+        self.set_length();
     }
 
     /// U was `off` what was known of this rate.
     fn compare(&mut self, slot: &Slot, off: f64, is_up: bool) {
         let seen = self.curve.get(&self.rate).map_or(FADED, |point| point.seconds);
-        let deviation = libm::sqrt(self.noise * (1.0 / slot.seconds + 1.0 / seen));
+        let seconds = 1.0 / slot.seconds + 1.0 / seen;
+        let deviation = libm::sqrt(self.noise * seconds);
         if self.rate == self.best && off.abs() > Z_NO * deviation && off.abs() > NEWS {
             self.surprises = if off > 0.0 { self.surprises.max(0) + 1 } else { self.surprises.min(0) - 1 };
-        } else if !is_up {
-            if self.rate == self.best {
-                self.surprises = 0;
-            }
-            let z = (off / deviation).clamp(-2.0, 2.0);
-            self.noise = (self.noise * (1.0 + (z * z - 0.9) / 16.0)).clamp(1e-4, 1e-2);
+        } else if self.rate == self.best {
+            self.surprises = 0;
         }
+        if !is_up {
+            self.looks = (self.looks + 1.0).min(16.0);
+            self.noise += (off * off / seconds - self.noise) / (self.looks + 2.0);
+            self.noise = self.noise.clamp(1e-4, 1.0);
+        }
+    }
+
+    /// The least step that is worth enough for bulk to be told from noise in a trial of some seconds.
+    fn least_step(&self, gain: f64) -> i32 {
+        let told = Z_YES * libm::sqrt(self.noise / 2.0) / (gain * LN_2 / GRID);
+        1 << libm::round(libm::log2(told.clamp(1.0, f64::from(STEP_MAX)))) as i32
     }
 
     fn error(&self, rate: i32) -> f64 {
@@ -526,8 +743,7 @@ impl Law {
 
     /// The best rate is too high: back to what is known of lower ones, or else to a share of what bulk gets now.
     fn retreat(&mut self, all: &[(i32, f64)], service: f64) {
-        let lower = all.iter().filter(|of| of.0 < self.rate);
-        let best = lower.max_by(|a, b| a.1.total_cmp(&b.1)).map(|of| of.0);
+        let best = highest(all.iter().filter(|of| of.0 < self.rate));
         self.curve.retain(|rate, _| *rate < self.rate);
         self.surprises = 0;
         if let Some(best) = best {
@@ -541,7 +757,7 @@ impl Law {
         self.drain();
     }
 
-    fn on_trial(&mut self, all: &[(i32, f64)], clearly: bool) {
+    fn on_trial(&mut self, all: &[(i32, f64)], gain: f64, clearly: bool) {
         self.trial_slots += 1;
         let (Some(best), Some(here)) = (find(all, self.best), find(all, self.rate)) else {
             self.best = self.rate;
@@ -570,17 +786,18 @@ impl Law {
             self.countdown = 0.0;
             if self.refused >= 2 {
                 (self.refused, self.momentum) = (0, None);
-                if self.step > 1 {
+                if self.step > self.least_step(gain) {
                     self.step /= 2;
                 } else {
                     self.rest = (self.rest * 1.5).min(REST_MAX);
                 }
             }
-            if self.step == 1 {
+            if self.step <= self.least_step(gain) {
                 self.countdown = self.rest;
             }
             self.rate = self.best;
             if up {
+                self.wide = self.old_wide;
                 self.drain();
             } else {
                 self.next();
@@ -612,7 +829,7 @@ impl Law {
     /// Nothing counts until the storage has worked off what it got at a higher rate.
     fn drain(&mut self) {
         self.phase = Phase::Drain;
-        (self.drain_before, self.drained) = (None, 0.0);
+        (self.pool, self.drained) = (Point::default(), 0.0);
         self.len = DRAIN_SLOT;
     }
 
@@ -620,14 +837,18 @@ impl Law {
     fn next(&mut self) {
         self.countdown -= 1.0;
         (self.rate, self.phase) = (self.best, Phase::Cruise);
-        if self.countdown <= 0.0 && self.curve.contains_key(&self.best) {
-            self.rate = (self.best + if self.up { self.step } else { -self.step }).max(0);
-            self.trial_slots = 0;
-            if self.up {
-                self.phase = Phase::Trial;
-            } else {
-                self.drain();
-            }
+        if self.countdown > 0.0 || !self.curve.contains_key(&self.best) {
+            return;
+        }
+        let most = if self.at < self.ceiling_until { (self.ceiling - 1).max(self.best) } else { i32::MAX };
+        self.up &= self.best < most;
+        self.rate =
+            if self.up { self.best.saturating_add(self.step).min(most) } else { (self.best - self.step).max(0) };
+        (self.trial_slots, self.old_wide) = (0, self.wide);
+        if self.up {
+            self.phase = Phase::Trial;
+        } else {
+            self.drain();
         }
     }
 
@@ -642,7 +863,7 @@ impl Law {
 
     /// From bulk's share of what it was served.
     fn start(&mut self) {
-        self.best = Self::number(self.most * self.share);
+        self.best = Self::number(self.most * libm::sqrt(self.share).min(0.8));
         self.rate = self.best;
         self.search();
         (self.phase, self.countdown, self.len) = (Phase::Cruise, 1.0, SLOT);
@@ -656,6 +877,11 @@ fn sees_all(point: &Point, slot: &Slot) -> bool {
 
 fn ln(value: f64) -> f64 {
     libm::log(value)
+}
+
+/// The rate with the greatest utility.
+fn highest<'a>(all: impl Iterator<Item = &'a (i32, f64)>) -> Option<i32> {
+    all.max_by(|one, other| one.1.total_cmp(&other.1)).map(|of| of.0)
 }
 
 fn find(all: &[(i32, f64)], rate: i32) -> Option<f64> {

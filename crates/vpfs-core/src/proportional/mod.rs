@@ -129,6 +129,9 @@ struct Flow {
     arrived: u128,
     /// `cost` as it was on average of late.
     footprint: f64,
+    /// Cost that was served, in this tick and in a usual one of late.
+    served: u64,
+    got: f64,
 }
 
 impl Flow {
@@ -162,9 +165,10 @@ impl Flow {
         let tick = self.clone();
         let mean = self.costs as f64 / ns.max(1) as f64;
         self.footprint = if self.footprint == 0.0 { mean } else { self.footprint * 0.75 + mean * 0.25 };
+        self.got = self.got * 0.95 + self.served as f64 * 0.05;
         self.clients = f64::from(self.peak).max(self.clients * 0.99);
         self.peak = self.pending;
-        (self.waited, self.costs, self.done, self.longest_ns) = (0, 0, 0, 0);
+        (self.waited, self.costs, self.done, self.longest_ns, self.served) = (0, 0, 0, 0, 0);
         tick
     }
 }
@@ -369,15 +373,20 @@ impl Proportional {
         (gate.served, gate.lost, gate.blocked) = (0, 0, 0);
         let pace = self.law.on_tick(&tick);
         self.gate.set(now, pace);
+        self.gate.wide = self.law.wide();
     }
 
-    /// Decides who is bulk. Weights do not count here: they decide how much each gets.
+    /// Decides who is bulk: an application that has much pending, and gets something. One that has much pending because
+    /// others are served first is not. Weights do not count here: they decide how much each gets.
     fn classify(&mut self, now: Time) {
-        let footprint = |app: &AppId| self.flows[app.index()].footprint;
-        let largest = self.active.iter().map(footprint).fold(0.0, f64::max);
+        let of = |app: &AppId| (self.flows[app.index()].footprint, self.flows[app.index()].got);
+        let largest = self.active.iter().map(of).max_by(|one, other| one.0.total_cmp(&other.0));
+        let (largest, got) = largest.unwrap_or_default();
         for index in 0..self.active.len() {
             let app = self.active[index];
-            self.set_bulk(now, app, self.flows[app.index()].footprint >= largest * Self::LARGE);
+            let flow = &self.flows[app.index()];
+            let is_bulk = flow.footprint >= largest * Self::LARGE && flow.got >= got * Self::LARGE / 4.0;
+            self.set_bulk(now, app, is_bulk);
         }
         self.largest = largest;
     }
@@ -499,6 +508,7 @@ impl Proportional {
         if complete {
             let took_ns = now.nanos_since(enqueued_at);
             flow.done += 1;
+            flow.served += Self::cost(&request);
             flow.longest_ns = flow.longest_ns.max(took_ns);
             if !flow.bulk {
                 self.quickest.add(now, took_ns);
