@@ -55,13 +55,22 @@ pub(crate) struct Options {
     #[arg(long, value_name = "PROGRAM")]
     vpfs: Option<PathBuf>,
 
-    /// Instead of servers: simulate so many random cases, and score `isolation` against the best cap or window of each
+    /// Instead of servers: simulate so many random cases, and score a policy against the best cap or window of each
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     random: Option<u32>,
 
     /// The first random case; each next one has the next number
     #[arg(long, value_name = "N", default_value_t = 1, requires = "random")]
     seed: u64,
+
+    /// The policy of the random cases
+    #[arg(long, value_name = "NAME", default_value = "isolation", requires = "random", value_parser = policy)]
+    policy: PolicyKind,
+}
+
+fn policy(name: &str) -> Result<PolicyKind, String> {
+    let known = PolicyKind::ALL.into_iter().find(|policy| policy.name() == name);
+    known.ok_or_else(|| format!("allowed are {}", PolicyKind::NAMES.join(", ")))
 }
 
 const SMALL: [Small; 5] = [
@@ -107,7 +116,7 @@ impl Setting {
 #[expect(clippy::print_stdout, reason = "it is what the program is for")]
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     if let Some(cases) = options.random {
-        return gym::run(PolicyKind::Isolation, cases, options.seed);
+        return gym::run(options.policy, cases, options.seed);
     }
     let program = target::program(options.vpfs.as_deref())?;
     let mut results = Vec::new();
