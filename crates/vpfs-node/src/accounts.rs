@@ -260,7 +260,7 @@ impl Accounts {
             account.behind_in_storage.add(behind, stay.ahead);
         }
         if let Some(bytes) = served {
-            account.in_storage.add(now, (op, bytes), &stay);
+            account.in_storage.add(now, (op, bytes), &stay, quiet);
         }
     }
 

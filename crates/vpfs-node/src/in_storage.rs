@@ -203,9 +203,8 @@ impl Alike {
         self.0.iter().map(|tracked| &tracked.times)
     }
 
-    /// A request that moved `bytes` was served.
-    pub(crate) fn add(&mut self, now: Time, (op, bytes): (OpKind, u64), stay: &Stay) {
-        let quiet = self.quiet((op, bytes));
+    /// A request that moved `bytes` was served; `quiet` is the baseline of such a request.
+    pub(crate) fn add(&mut self, now: Time, (op, bytes): (OpKind, u64), stay: &Stay, quiet: Option<Quiet>) {
         self.of((op, size(op, bytes), stay.situation), now).add(now, stay, quiet);
     }
 
@@ -549,7 +548,10 @@ mod tests {
 
     /// Fifty requests of 4 KiB in one second.
     fn second(alike: &mut Alike, second: u64, stay: Stay) -> StorageTimes {
-        (0..50).for_each(|request| alike.add(ms(1000 * second + 20 * request + 20), (OpKind::Read, 4096), &stay));
+        for request in 0..50 {
+            let quiet = alike.quiet((OpKind::Read, 4096));
+            alike.add(ms(1000 * second + 20 * request + 20), (OpKind::Read, 4096), &stay, quiet);
+        }
         let kind = (OpKind::Read, Bytes(4096), stay.situation);
         *alike.iter().find(|times| (times.op, times.size, times.situation) == kind).unwrap()
     }
@@ -607,10 +609,10 @@ mod tests {
     fn memory_is_bounded() {
         let mut alike = Alike::default();
         let stay = Stay { situation: Situation::Beside, ..STAY };
-        (0..40).for_each(|power| alike.add(ms(power), (OpKind::Write, 1 << power), &stay));
+        (0..40).for_each(|power| alike.add(ms(power), (OpKind::Write, 1 << power), &stay, None));
         assert_eq!(alike.0.len(), Alike::MAX);
         assert!(alike.iter().all(|times| times.size >= Bytes(1 << 28)), "the latest stay");
-        alike.add(ms(40), (OpKind::Metadata, 0), &stay);
+        alike.add(ms(40), (OpKind::Metadata, 0), &stay, None);
         assert!(alike.iter().any(|times| times.op == OpKind::Metadata && times.size == Bytes::ZERO));
     }
 }

@@ -20,7 +20,7 @@ use vpfs_core::{AppId, Time};
 
 use crate::in_storage::Leaving;
 
-/// Who is in the storage, and what all used until the latest departure or look.
+/// The requests in the storage, and what all used until the latest departure or look.
 #[derive(Debug, Default)]
 pub(crate) struct Used {
     /// Those that were sent whole, in the order of their dispatch.
