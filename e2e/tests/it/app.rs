@@ -63,6 +63,7 @@ fn a_share_by_hand_outlives_the_proxy_until_its_time_is_over() {
     assert!(app(dir, &["ls"]).1.contains("no application was pushed"));
     for (wrong, said) in [
         (&["set", "ior", "--for", "1h"][..], "give --clients, --uid or --gid"),
+        (&["rm", "ior"], "there is no set admin.ior at s1; `vpfs app ls` shows all"),
         (&["set", "a b", "--uid", "7", "--for", "1h"], "is not a name"),
         (&["set", "ior", "--uid", "7", "--for", "5"], "has no unit"),
         (&["set", "ior", "--uid", "7", "--for", "1h", "--remote"], &format!("cannot be asked at {peers}")),
