@@ -103,7 +103,7 @@ pub(super) struct Tick {
     /// Cost that the pace allowed and bulk did not use; how much of it although it had requests queued.
     pub(super) lost: f64,
     pub(super) blocked: f64,
-    /// Who is there.
+    /// The applications that are there.
     pub(super) apps: Vec<AppTick>,
 }
 
@@ -366,6 +366,10 @@ impl Law {
         if bulk == 0.0 || others == 0.0 {
             if self.slot.seconds >= SLOT || self.phase != Phase::Free {
                 self.slot = Slot::default();
+            }
+            if matches!(self.phase, Phase::Trial | Phase::Wider) {
+                // Nothing says that the larger window is worth it.
+                self.wide = self.old_wide;
             }
             (self.phase, self.len) = (Phase::Free, SLOT);
             return self.pace();
