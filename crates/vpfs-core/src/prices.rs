@@ -14,7 +14,7 @@ use crate::units::{AppId, Bytes};
 /// The recent price of each application's requests, and of those in each share, by class.
 #[derive(Debug)]
 pub(crate) struct Prices {
-    /// Of who has not been here yet.
+    /// Of applications that have not been here yet.
     guess: Price,
     of_apps: Vec<[Price; 2]>,
     of_shares: Vec<[Price; 2]>,
@@ -28,7 +28,7 @@ struct Price {
 }
 
 impl Prices {
-    /// Who has not been here yet is charged `charged` for `bytes`.
+    /// An application that has not been here yet is charged `charged` for `bytes`.
     pub(crate) fn new(charged: u64, bytes: u64) -> Self {
         Self { guess: Price { charged, bytes }, of_apps: Vec::new(), of_shares: Vec::new() }
     }

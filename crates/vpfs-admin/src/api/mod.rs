@@ -200,9 +200,9 @@ pub struct Storage {
     pub op: String,
     /// The least size in bytes, a power of two; all are below twice that. Zero for metadata.
     pub size_bytes: u64,
-    /// Who else was in the storage: `alone` if others for at most a tenth of their time there and of the second before,
-    /// `beside` others for longer, or `pieces` if they were sent in pieces, of which the time between them does not
-    /// count.
+    /// Which others were in the storage: `alone` if others were there for at most a tenth of their time and of the
+    /// second before, `beside` if for longer, or `pieces` if they were sent in pieces, of which the time between them
+    /// does not count.
     pub situation: String,
     /// Those that were served.
     pub requests: u64,
