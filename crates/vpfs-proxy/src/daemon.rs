@@ -79,8 +79,8 @@ impl Daemon {
         Self::start_in(&Environment::default(), config, servers).await
     }
 
-    /// Listens in front of `servers`; all addresses are bound before any connection is accepted. Nothing waits for host
-    /// names, except two seconds for those to listen at: what is not found takes effect when it is. Call within a tokio
+    /// Listens in front of `servers`; all addresses are bound before any connection is accepted. Host names to
+    /// listen at are waited for, at most two seconds; all names take effect when they are found. Call within a tokio
     /// runtime.
     ///
     /// # Errors
