@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use vpfs_admin::metrics::{Format, text};
 use vpfs_core::{AppId, AppPolicy, Depth, Dispatch, OpKind, PolicyKind, ServerId, Settings, SlotCostTable, Time};
-use vpfs_node::coordination::Message;
+use vpfs_node::PeerMessage;
 use vpfs_node::{Arrival, Event, Node, NodeSettings, Outputs, RequestKey, Served};
 use vpfs_proxy::{AppStatus, ServerStatus, Status, Used};
 
@@ -21,7 +21,7 @@ const CONNECTIONS: u32 = 10;
 struct Dispatched(Vec<RequestKey>);
 
 impl Outputs<()> for Dispatched {
-    fn transmit(&mut self, _: impl Iterator<Item = (ServerId, Message)>) {}
+    fn transmit(&mut self, _: impl Iterator<Item = (ServerId, PeerMessage)>) {}
 
     fn dispatch(&mut self, (): &(), request: RequestKey, _: &Dispatch) {
         self.0.push(request);

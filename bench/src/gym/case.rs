@@ -124,11 +124,12 @@ fn group(random: &mut Draw, storage: &'static str, servers: u32) -> (ServerGroup
         }
         "write-back cache" => {
             let (volume, text) = volume(random, (30e6, 200e6), (300.0, 3_000.0));
-            let limit = *random.of(&[64_u64 << 20, 256 << 20]);
+            // What vpfs leaves to a cache on the storage's host is an eighth of a second of the device.
+            let limit = *random.of(&[volume.bytes_per_second / 8, volume.bytes_per_second / 8, 64 << 20]);
             let cache = PageCacheProfile {
                 limit_bytes: limit,
                 background_bytes: limit / 2,
-                resume_bytes: limit - (8 << 20),
+                resume_bytes: limit - limit / 8,
                 flush_depth: 64,
                 read_ahead_bytes: 0,
                 ..PageCacheProfile::LINUX_8_GB

@@ -9,6 +9,7 @@ use crate::event::EventQueue;
 use crate::learned::Learned;
 use crate::limits::Limits;
 use crate::member::Member;
+use crate::pace::Pacing;
 use crate::request::Request;
 use crate::scheduler::Scheduler;
 use crate::settings::Settings;
@@ -37,6 +38,11 @@ pub(crate) trait Engine: Scheduler + Debug {
 
     /// The rates that it keeps, if it does.
     fn totals(&mut self) -> Option<&mut Totals> {
+        None
+    }
+
+    /// The pace of bulk, if it has one that several servers can share.
+    fn pacing(&mut self) -> Option<&mut dyn Pacing> {
         None
     }
 

@@ -16,6 +16,17 @@ use crate::units::{AppId, Bytes, Depth, Time};
 pub enum Learned {
     /// By [`Isolation`](crate::Isolation).
     Isolation(LearnedCosts),
+    /// By [`Proportional`](crate::Proportional).
+    Pace {
+        /// The best rate of bulk, 0 if unknown, and the most that it was served, in cost per second.
+        best: u64,
+        /// See `best`.
+        most: u64,
+        /// The usual cost of a request of bulk.
+        usual: u64,
+        /// How long such a request takes alone, 0 if unknown.
+        alone_ns: u64,
+    },
     /// By [`Sfq`](crate::Sfq) with an adaptive depth.
     Slots {
         /// The depth found.

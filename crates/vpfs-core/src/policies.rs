@@ -25,13 +25,24 @@ struct Row {
     shares: bool,
     keeps_deadlines: bool,
     has_slots: bool,
+    /// Several servers go at one pace.
+    one_pace: bool,
     make: fn(&Settings, usize) -> Box<dyn Engine>,
 }
 
 impl Row {
     /// A work-conserving policy without anything else.
     const fn new(kind: PolicyKind, name: &'static str, make: fn(&Settings, usize) -> Box<dyn Engine>) -> Self {
-        Self { kind, name, work_conserving: true, shares: false, keeps_deadlines: false, has_slots: false, make }
+        Self {
+            kind,
+            name,
+            work_conserving: true,
+            shares: false,
+            keeps_deadlines: false,
+            has_slots: false,
+            one_pace: false,
+            make,
+        }
     }
 }
 
@@ -71,6 +82,7 @@ const TABLE: [Row; 7] = [
     Row {
         work_conserving: false,
         shares: true,
+        one_pace: true,
         ..Row::new(PolicyKind::Proportional, "proportional", |settings, events| {
             Box::new(Proportional::of(settings, events))
         })
@@ -82,7 +94,7 @@ const TABLE: [Row; 7] = [
 pub struct Capabilities {
     /// Never leaves the storage idle while something is queued.
     pub work_conserving: bool,
-    /// Must hear from the schedulers of other servers, for shares; see also [`Settings::needs_peers`].
+    /// Must hear from the schedulers of other servers, for shares or a common pace; see also [`Settings::needs_peers`].
     pub needs_peers: bool,
     /// Never has more slots of the storage in use than its depth.
     pub has_slots: bool,
@@ -145,9 +157,9 @@ impl PolicyKind {
 impl Settings {
     /// What the policy needs and promises with these settings.
     pub fn capabilities(&self) -> Capabilities {
-        let Row { work_conserving, shares, has_slots, .. } = *self.kind.row();
+        let Row { work_conserving, shares, has_slots, one_pace, .. } = *self.kind.row();
         // Peers are needed with shares by layout too: some requests do not reveal their layout.
-        let needs_peers = shares && self.sharing.mode != SharingMode::Local;
+        let needs_peers = one_pace || shares && self.sharing.mode != SharingMode::Local;
         Capabilities { work_conserving, needs_peers, has_slots }
     }
 

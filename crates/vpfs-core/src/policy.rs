@@ -24,6 +24,7 @@ use crate::learned::Learned;
 use crate::limits::Limits;
 use crate::list::{Links, Node};
 use crate::member::Member;
+use crate::pace::Pacing;
 use crate::request::{Dispatch, OpKind, Request, ServiceClass, ServiceReport};
 use crate::scheduler::Scheduler;
 use crate::settings::Settings;
@@ -197,6 +198,12 @@ impl Policy {
             TotalKind::Target | TotalKind::Minimum => self.queue_of(class).totals(),
         };
         totals.filter(|totals| totals.kind() == kind)
+    }
+
+    /// The pace of bulk, if the policy has one that several servers can share; of metadata, only if it has no queue of
+    /// its own.
+    pub fn pacing(&mut self) -> Option<&mut dyn Pacing> {
+        self.data.pacing()
     }
 
     /// The next report about any total, see [`Totals::poll_report`].

@@ -305,6 +305,12 @@ dense_id! {
     RequestId
 }
 
+impl From<AppId> for u64 {
+    fn from(app: AppId) -> Self {
+        app.0.into()
+    }
+}
+
 /// A file's part on one server, as its protocol names it: equal keys mean the same file. If a protocol's names are
 /// longer, the key is a hash of the name, so use it for estimates only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -15,15 +15,14 @@
 //! ```
 //! use vpfs_core::{AppId, AppPolicy, Bytes, Depth, Dispatch, OpKind, PolicyKind, ServerId, Settings};
 //! use vpfs_core::{SlotCostTable, Time};
-//! use vpfs_node::coordination::Message;
-//! use vpfs_node::{Arrival, Event, Node, NodeSettings, Outputs, RequestKey, Served};
+//! use vpfs_node::{Arrival, Event, Node, NodeSettings, Outputs, PeerMessage, RequestKey, Served};
 //!
 //! /// The clients to which the storage's answers go.
 //! #[derive(Default)]
 //! struct Dispatched(Vec<&'static str>);
 //!
 //! impl Outputs<&'static str> for Dispatched {
-//!     fn transmit(&mut self, messages: impl Iterator<Item = (ServerId, Message)>) {
+//!     fn transmit(&mut self, messages: impl Iterator<Item = (ServerId, PeerMessage)>) {
 //!         assert_eq!(messages.count(), 0, "it has no peers");
 //!     }
 //!     fn dispatch(&mut self, client: &&'static str, _: RequestKey, _: &Dispatch) {
@@ -56,6 +55,7 @@ mod file_sizes;
 mod flows;
 mod in_storage;
 mod node;
+mod pace;
 mod part;
 mod parts;
 mod peers;
@@ -71,7 +71,8 @@ pub use event::Event;
 pub use flows::AppName;
 pub use in_storage::{Alike, Quiet, Situation, StorageTimes};
 pub use node::{Node, NodeSettings, Outputs};
-pub use peers::{PeerService, PeerSettings};
+pub use pace::PaceMessage;
+pub use peers::{PeerMessage, PeerService, PeerSettings};
 pub use places::{InShare, NamedShare};
 pub use requests::RequestKey;
 pub use snapshot::{AppSnapshot, AppTotals, Snapshot};

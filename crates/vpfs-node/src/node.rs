@@ -11,12 +11,12 @@ use vpfs_core::{
 
 use crate::accounts::Accounts;
 use crate::arrival::{Arrival, Served};
-use crate::coordination::{Message, MessageError};
+use crate::coordination::MessageError;
 use crate::costs::{Cost, Costs};
 use crate::event::Event;
 use crate::flows::{AppName, Flows};
 use crate::in_storage::Leaving;
-use crate::peers::{PeerService, PeerSettings, Peers};
+use crate::peers::{PeerMessage, PeerService, PeerSettings, Peers};
 use crate::places::NamedShare;
 use crate::requests::{Entry, RequestKey, Requests, State};
 use crate::snapshot::{AppSnapshot, Snapshot};
@@ -38,7 +38,7 @@ pub struct NodeSettings {
 /// What a driver does with that which an input brings about; see [`Node::drain`].
 pub trait Outputs<W> {
     /// Messages to other servers' nodes; called before the dispatches of an input, and again after them.
-    fn transmit(&mut self, messages: impl Iterator<Item = (ServerId, Message)>);
+    fn transmit(&mut self, messages: impl Iterator<Item = (ServerId, PeerMessage)>);
 
     /// A request, for which `waiter` waits, goes to the storage now.
     fn dispatch(&mut self, waiter: &W, request: RequestKey, dispatch: &Dispatch);
@@ -198,6 +198,9 @@ impl<W> Node<W> {
         if needs_peers != self.peers.is_some() {
             let settings = self.peer_settings.as_ref().filter(|_| needs_peers);
             self.peers = settings.and_then(|settings| Peers::new(now, self.server, settings)).map(Box::new);
+            if let Some(pacing) = self.scheduler.pacing() {
+                pacing.set_shared(now, false);
+            }
             self.set_reach(now);
             self.forget_parts(now);
         }
@@ -460,9 +463,9 @@ impl<W> Node<W> {
     ///
     /// # Errors
     /// If no correct peer sends such a message; none of it was used.
-    pub fn handle_message(&mut self, now: Time, from: ServerId, message: &Message) -> Result<(), MessageError> {
+    pub fn handle_message(&mut self, now: Time, from: ServerId, message: &PeerMessage) -> Result<(), MessageError> {
         let Some(peers) = &mut self.peers else { return Ok(()) };
-        let handled = peers.handle_message(now, from, message);
+        let handled = peers.handle_message(now, from, message, &self.flows, &mut self.scheduler);
         self.renew_reach(now);
         handled
     }
@@ -474,7 +477,7 @@ impl<W> Node<W> {
             self.scheduler.handle_timeout(now);
         }
         if let Some(peers) = &mut self.peers {
-            peers.handle_timeout(now);
+            peers.handle_timeout(now, &mut self.scheduler);
             let rate = |total: TotalId| self.sums.get(&(total.of, total.kind)).copied();
             peers.divide(now, &self.flows, rate, &mut self.scheduler);
             self.set_reach(now);
@@ -518,7 +521,7 @@ impl<W> Node<W> {
         self.poll_timeout()
     }
 
-    fn poll_transmit(&mut self, now: Time) -> Option<(ServerId, Message)> {
+    fn poll_transmit(&mut self, now: Time) -> Option<(ServerId, PeerMessage)> {
         if self.peers.as_mut()?.takes_all_reports() {
             self.scheduler.report_all();
             self.pass_reports_on(now);

@@ -2,8 +2,11 @@
 
 use vpfs_core::{AppId, Policy, Reach, ServerId, ServiceReport, SharedService, Time, TotalId};
 
-use crate::coordination::{CoordinationSettings, Coordinator, Counted, FlowKey, Members, Message, MessageError};
+use crate::coordination::{
+    CoordinationSettings, Coordinator, Counted, FlowKey, Members, Message, MessageError, PeerState,
+};
 use crate::flows::Flows;
+use crate::pace::{Pace, PaceMessage};
 use crate::part::{Part, Terms};
 use crate::parts::Parts;
 
@@ -27,6 +30,25 @@ pub struct PeerService {
     pub heard: i64,
 }
 
+/// What nodes of different servers tell each other.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PeerMessage {
+    /// About service.
+    Service(Message),
+    /// About the pace of bulk.
+    Pace(PaceMessage),
+}
+
+impl PeerMessage {
+    /// Bytes of its form on the wire, without what is around it. O(1).
+    pub fn encoded_len(&self) -> usize {
+        match self {
+            Self::Service(message) => message.encoded_len(),
+            Self::Pace(message) => message.encoded_len(),
+        }
+    }
+}
+
 /// The coordinator, and the service that passed through it.
 #[derive(Debug)]
 pub(crate) struct Peers {
@@ -36,6 +58,7 @@ pub(crate) struct Peers {
     announced: Vec<Option<FlowKey>>,
     /// For clusters of several groups.
     parts: Parts,
+    pace: Pace,
 }
 
 impl Peers {
@@ -46,7 +69,13 @@ impl Peers {
         }
         let servers = settings.servers.clone();
         let coordinator = Coordinator::new(now, me, settings.incarnation, servers, settings.coordination);
-        Some(Self { coordinator, service: Vec::new(), announced: Vec::new(), parts: Parts::default() })
+        Some(Self {
+            coordinator,
+            service: Vec::new(),
+            announced: Vec::new(),
+            parts: Parts::default(),
+            pace: Pace::new(me),
+        })
     }
 
     /// Servers joined or were removed.
@@ -82,8 +111,26 @@ impl Peers {
     }
 
     /// Takes a message from a peer; if it is refused, none of it was used.
-    pub(crate) fn handle_message(&mut self, now: Time, from: ServerId, message: &Message) -> Result<(), MessageError> {
-        self.coordinator.handle_message(now, from, message)
+    pub(crate) fn handle_message(
+        &mut self,
+        now: Time,
+        from: ServerId,
+        message: &PeerMessage,
+        flows: &Flows,
+        scheduler: &mut Policy,
+    ) -> Result<(), MessageError> {
+        match message {
+            PeerMessage::Service(message) => self.coordinator.handle_message(now, from, message)?,
+            PeerMessage::Pace(message) => self.pace.handle(now, from, message, flows, scheduler),
+        }
+        self.find_others(now, scheduler);
+        Ok(())
+    }
+
+    /// With whom the pace of bulk is shared. O(peers).
+    fn find_others(&mut self, now: Time, scheduler: &mut Policy) {
+        let live = |id: &ServerId| self.coordinator.peer_state(*id) == Some(PeerState::Live);
+        self.pace.set_others(now, scheduler, self.coordinator.peers().filter(live));
     }
 
     /// Whether a message to all peers goes out anyway, which should carry whatever has not been reported yet.
@@ -97,12 +144,16 @@ impl Peers {
         now: Time,
         flows: &Flows,
         scheduler: &mut Policy,
-    ) -> Option<(ServerId, Message)> {
+    ) -> Option<(ServerId, PeerMessage)> {
+        self.pace.run(now, flows, scheduler);
+        if let Some((to, message)) = self.pace.poll_transmit() {
+            return Some((to, PeerMessage::Pace(message)));
+        }
         let message = self.coordinator.poll_transmit(now);
         if message.is_none() {
             self.hear(now, flows, scheduler);
         }
-        message
+        message.map(|(to, message)| (to, PeerMessage::Service(message)))
     }
 
     fn hear(&mut self, now: Time, flows: &Flows, scheduler: &mut Policy) {
@@ -217,11 +268,13 @@ impl Peers {
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        [self.coordinator.poll_timeout(), self.parts.poll_timeout()].into_iter().flatten().min()
+        let all = [self.coordinator.poll_timeout(), self.parts.poll_timeout(), self.pace.poll_timeout()];
+        all.into_iter().flatten().min()
     }
 
-    pub(crate) fn handle_timeout(&mut self, now: Time) {
+    pub(crate) fn handle_timeout(&mut self, now: Time, scheduler: &mut Policy) {
         self.coordinator.handle_timeout(now);
+        self.find_others(now, scheduler);
     }
 
     pub(crate) fn service(&self, app: AppId) -> PeerService {

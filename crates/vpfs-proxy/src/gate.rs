@@ -7,8 +7,10 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
 use vpfs_config::{AppEntry, AppTable, Config, Share};
 use vpfs_core::{AppId, Bytes, Dispatch, FileKey, Learned, Objects, OpKind, ServerId, Time};
-use vpfs_node::coordination::{Members, Message};
-use vpfs_node::{AppName, Arrival, Event, NamedShare, Node, NodeSettings, PeerSettings, RequestKey, Served, Snapshot};
+use vpfs_node::coordination::Members;
+use vpfs_node::{
+    AppName, Arrival, Event, NamedShare, Node, NodeSettings, PeerMessage, PeerSettings, RequestKey, Served, Snapshot,
+};
 use vpfs_session::{Completed, OpId, Outcome, Submission};
 
 use crate::clock::Clock;
@@ -54,14 +56,14 @@ enum Waiter {
 /// The outputs of one input, processed after the lock is released.
 #[derive(Default)]
 struct Outputs {
-    messages: Vec<(ServerId, Message)>,
+    messages: Vec<(ServerId, PeerMessage)>,
     dispatched: Vec<Arc<Mailbox>>,
     programs: Vec<Arc<Ticket>>,
     events: Vec<(Time, Event)>,
 }
 
 impl vpfs_node::Outputs<Waiter> for Outputs {
-    fn transmit(&mut self, messages: impl Iterator<Item = (ServerId, Message)>) {
+    fn transmit(&mut self, messages: impl Iterator<Item = (ServerId, PeerMessage)>) {
         self.messages.extend(messages);
     }
 
@@ -258,7 +260,7 @@ impl Gate {
     }
 
     /// Takes a message from another gate.
-    pub(crate) fn receive(&self, from: ServerId, message: &Message) {
+    pub(crate) fn receive(&self, from: ServerId, message: &PeerMessage) {
         if let Err(error) = self.with(|state, now| state.node.handle_message(now, from, message)) {
             self.events.note_refused(self.clock.now(), from, &error);
         }

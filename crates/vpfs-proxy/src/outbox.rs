@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 
 use tokio::sync::mpsc;
 use vpfs_core::ServerId;
-use vpfs_node::coordination::Message;
+use vpfs_node::PeerMessage;
 
 /// The maximum number of unread messages for one gate, and of those that leave the process; further ones are dropped,
 /// which the protocol repairs.
 const UNREAD_MAX: usize = 1024;
 
 /// A message and its sender.
-pub(crate) type Incoming = (ServerId, Message);
+pub(crate) type Incoming = (ServerId, PeerMessage);
 
 /// A message to a gate of another process, with its sender and receiver.
-pub(crate) type Outgoing = (ServerId, ServerId, Message);
+pub(crate) type Outgoing = (ServerId, ServerId, PeerMessage);
 
 /// Sends messages to the other gates.
 #[derive(Clone, Default)]
@@ -39,7 +39,7 @@ impl Outbox {
         outgoing
     }
 
-    pub(crate) fn send(&self, from: ServerId, messages: Vec<(ServerId, Message)>) {
+    pub(crate) fn send(&self, from: ServerId, messages: Vec<(ServerId, PeerMessage)>) {
         for (to, message) in messages {
             match &self.remote {
                 // A full channel means a lost message: the next message repeats its content.
@@ -50,7 +50,7 @@ impl Outbox {
     }
 
     /// Gives a message to a gate of this process.
-    pub(crate) fn deliver(&self, from: ServerId, to: ServerId, message: Message) {
+    pub(crate) fn deliver(&self, from: ServerId, to: ServerId, message: PeerMessage) {
         if let Some(peer) = self.local.get(&to) {
             // As above.
             let _ = peer.try_send((from, message));

@@ -1,7 +1,7 @@
 //! What the output of a proxy's node does to its surroundings.
 
 use vpfs_core::{Dispatch, Event as SchedulerEvent, ServerId, Time};
-use vpfs_node::coordination::Message;
+use vpfs_node::PeerMessage;
 use vpfs_node::{Event, Outputs, RequestKey};
 
 use crate::measure::AppMeasures;
@@ -32,7 +32,7 @@ impl Surroundings<'_> {
 }
 
 impl Outputs<u32> for Surroundings<'_> {
-    fn transmit(&mut self, messages: impl Iterator<Item = (ServerId, Message)>) {
+    fn transmit(&mut self, messages: impl Iterator<Item = (ServerId, PeerMessage)>) {
         if let Some(peers) = &mut self.peers {
             let cost = peers.transmit_all(self.now, self.server.number, messages, self.shared.calendar);
             if cost != Exchange::default() {

@@ -6,8 +6,7 @@ use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 use slab::Slab;
 use vpfs_core::{AppId, ServerId, Time};
-use vpfs_node::PeerService;
-use vpfs_node::coordination::Message;
+use vpfs_node::{PeerMessage, PeerService};
 
 use crate::calendar::{Calendar, Event};
 use crate::measure::Series;
@@ -18,7 +17,7 @@ use crate::proxy::Proxy;
 struct Underway {
     from: u32,
     to: u32,
-    message: Message,
+    message: PeerMessage,
 }
 
 /// The network between the nodes of all servers.
@@ -75,7 +74,7 @@ impl Peers {
         &mut self,
         now: Time,
         server: u32,
-        messages: impl Iterator<Item = (ServerId, Message)>,
+        messages: impl Iterator<Item = (ServerId, PeerMessage)>,
         calendar: &mut Calendar,
     ) -> Exchange {
         let before = (self.traffic.messages, self.traffic.bytes);
@@ -86,7 +85,7 @@ impl Peers {
     }
 
     /// Passes a message to the network, which may lose or repeat it.
-    fn transmit(&mut self, now: Time, from: u32, to: u32, message: Message, calendar: &mut Calendar) {
+    fn transmit(&mut self, now: Time, from: u32, to: u32, message: PeerMessage, calendar: &mut Calendar) {
         let bytes = message.encoded_len() as u64;
         self.traffic.messages += 1;
         self.traffic.bytes += bytes;

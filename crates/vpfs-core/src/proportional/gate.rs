@@ -2,7 +2,8 @@
 
 use core::time::Duration;
 
-use super::law::{BETA, Pace};
+use super::law::BETA;
+use crate::pace::Pace;
 use crate::units::Time;
 
 /// An outstanding request that was bulk when it was dispatched.
@@ -27,12 +28,15 @@ pub(super) struct Gate {
     held: u64,
     pub(super) requests: usize,
     /// The usual cost of such a request, and its time in the storage if it is alone there, 0 if unknown.
-    usual: f64,
+    pub(super) usual: f64,
     pub(super) alone_ns: f64,
     /// In this tick: cost that was completed; credit that was lost, and how much of it although bulk was queued.
     pub(super) served: u64,
     pub(super) lost: i128,
     pub(super) blocked: i128,
+    /// In this tick: nanoseconds for which only the window held bulk, and since when it does.
+    pub(super) full_ns: u64,
+    full_since: Option<Time>,
     /// No bulk was queued when nothing more could be dispatched.
     pub(super) is_empty: bool,
 }
@@ -54,6 +58,8 @@ impl Gate {
             served: 0,
             lost: 0,
             blocked: 0,
+            full_ns: 0,
+            full_since: None,
             is_empty: true,
         }
     }
@@ -101,10 +107,16 @@ impl Gate {
 
     /// When a request may go; `Err(None)` if only after another one is complete.
     pub(super) fn may_go(&mut self, now: Time, cost: u64, held: u64, most: f64) -> Result<(), Option<Time>> {
+        if let Some(since) = self.full_since.take() {
+            self.full_ns += now.nanos_since(since);
+        }
         if self.requests > 0 && (self.held + held) as f64 > self.window(most) * cost as f64 {
             if self.is_empty {
                 // What was lost until now was not wanted.
                 self.fill(now);
+            }
+            if self.credit >= 0 {
+                self.full_since = Some(now);
             }
             return Err(None);
         }

@@ -16,7 +16,8 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::f64::consts::LN_2;
 
-use crate::units::AppId;
+use super::promise::ONE_IN;
+use crate::pace::Pace;
 
 /// The window of bulk over the rate times the time of a request that is alone: one is always allowed.
 pub(super) const BETA: f64 = 0.9;
@@ -55,6 +56,8 @@ const BAN: f64 = 8.0;
 const NEWS: f64 = 0.4;
 /// A difference of U that does not matter.
 const MARGIN: f64 = 0.01;
+/// U that is lost if all requests with a promise are late.
+const BROKEN: f64 = 10.0;
 /// Bulk that gets less than this part of its rate cannot follow it.
 pub(super) const FOLLOW: f64 = 0.8;
 /// Seconds of a rate below which it counts as unknown.
@@ -64,25 +67,15 @@ const WIDEST: f64 = 64.0;
 /// The most interactive applications that count.
 const APPS_MAX: usize = 16;
 
-/// At what rate bulk goes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Pace {
-    /// No limit: nobody is there to be protected, or no bulk.
-    Free,
-    /// Two requests in the storage, to see what bulk can get.
-    First,
-    /// Cost per second.
-    At(f64),
-}
-
 /// What an application did in a tick.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AppTick {
-    pub(super) app: AppId,
+    pub(super) app: u64,
     pub(super) weight: f64,
     pub(super) bulk: bool,
-    /// Requests completed.
+    /// Requests completed, and those of them that took longer than promised.
     pub(super) done: f64,
+    pub(super) late: f64,
     /// The integral of pending requests over time, in seconds.
     pub(super) waited: f64,
     /// Requests pending at its end, and how old they are on average, in seconds.
@@ -103,6 +96,12 @@ pub(super) struct Tick {
     /// Cost that the pace allowed and bulk did not use; how much of it although it had requests queued.
     pub(super) lost: f64,
     pub(super) blocked: f64,
+    /// How much of it because bulk had nothing queued, where it used most.
+    pub(super) unwanted: f64,
+    /// For how long bulk was held only because as much of it as may be was in the storage, where that was longest.
+    pub(super) full: f64,
+    /// The usual cost of a request of bulk.
+    pub(super) usual: f64,
     /// The applications that are there.
     pub(super) apps: Vec<AppTick>,
 }
@@ -114,15 +113,19 @@ struct Slot {
     served: f64,
     lost: f64,
     blocked: f64,
+    unwanted: f64,
+    full: f64,
+    usual: f64,
     /// The interactive ones.
     apps: Vec<AppSlot>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct AppSlot {
-    app: AppId,
+    app: u64,
     weight: f64,
     done: f64,
+    late: f64,
     waited: f64,
     age: f64,
     longest: f64,
@@ -135,15 +138,18 @@ impl Slot {
         self.served += tick.served;
         self.lost += tick.lost;
         self.blocked += tick.blocked;
+        self.unwanted += tick.unwanted;
+        self.full += tick.full;
+        self.usual = tick.usual;
         let apps = &mut self.apps;
         apps.retain(|of| tick.apps.iter().any(|new| new.app == of.app && !new.bulk));
         for new in tick.apps.iter().filter(|new| !new.bulk) {
-            let AppTick { app, weight, done, waited, longest, clients, .. } = *new;
+            let AppTick { app, weight, done, late, waited, longest, clients, .. } = *new;
             let age = if new.pending > 0.0 { new.age } else { 0.0 };
-            let new = AppSlot { app, weight, done, waited, age, longest, clients };
+            let new = AppSlot { app, weight, done, late, waited, age, longest, clients };
             if let Some(of) = apps.iter_mut().find(|of| of.app == app) {
-                let (done, waited) = (of.done + done, of.waited + waited);
-                *of = AppSlot { done, waited, longest: of.longest.max(longest), ..new };
+                let (done, late, waited) = (of.done + done, of.late + late, of.waited + waited);
+                *of = AppSlot { done, late, waited, longest: of.longest.max(longest), ..new };
             } else if apps.len() < APPS_MAX {
                 apps.push(new);
             }
@@ -159,7 +165,7 @@ impl Slot {
         let wait = |of: &AppSlot| {
             // If nothing is complete, a wait is at least as long as it has been.
             let waited = if of.done == 0.0 { of.waited.max(of.age) } else { of.waited };
-            Wait { app: of.app, waited, done: of.done }
+            Wait { app: of.app, waited, done: of.done, late: of.late }
         };
         self.apps.iter().map(wait).collect()
     }
@@ -168,12 +174,18 @@ impl Slot {
 /// Sums of an application's waits at a rate.
 #[derive(Clone, Copy, Debug)]
 struct Wait {
-    app: AppId,
+    app: u64,
     waited: f64,
     done: f64,
+    late: f64,
 }
 
 impl Wait {
+    /// What U loses where a promise is broken: so much that no such rate is stood on if there are others.
+    fn broken(&self) -> f64 {
+        if self.done > 0.0 { BROKEN * (self.late / self.done - 1.0 / f64::from(ONE_IN)).max(0.0) } else { 0.0 }
+    }
+
     fn mean(&self) -> f64 {
         if self.done > 0.0 { self.waited / self.done } else { self.waited }
     }
@@ -198,7 +210,11 @@ impl Point {
         self.waits.retain(|of| waits.iter().any(|new| new.app == of.app));
         for new in waits {
             match self.waits.iter_mut().find(|of| of.app == new.app) {
-                Some(of) => (of.waited, of.done) = (of.waited + new.waited, of.done + new.done),
+                Some(of) => {
+                    of.waited += new.waited;
+                    of.done += new.done;
+                    of.late += new.late;
+                }
                 None => self.waits.push(*new),
             }
         }
@@ -208,7 +224,7 @@ impl Point {
 /// How long an application's clients think between two calls: the sum of that time, and of calls.
 #[derive(Clone, Copy, Debug)]
 struct Think {
-    app: AppId,
+    app: u64,
     seconds: f64,
     calls: f64,
 }
@@ -224,8 +240,8 @@ enum Phase {
     Trial,
     /// The storage works off what it got at a higher rate, before the next one.
     Drain,
-    /// With a larger window, at the best rate.
-    Wider,
+    /// With another window, at the best rate.
+    Window,
     /// At half of what bulk is served.
     Look,
 }
@@ -235,6 +251,8 @@ enum Phase {
 pub(super) struct Law {
     /// By rate, a number on the grid.
     curve: BTreeMap<i32, Point>,
+    /// The best rate is what an earlier law found.
+    known: bool,
     phase: Phase,
     rate: i32,
     best: i32,
@@ -253,6 +271,8 @@ pub(super) struct Law {
     confirm: bool,
     drained: f64,
     surprises: i32,
+    /// What bulk takes, if that is less than its rate.
+    wanted: Option<i32>,
     /// The variance of U over a second, and from how many looks that is known.
     noise: f64,
     looks: f64,
@@ -268,6 +288,12 @@ pub(super) struct Law {
     wide: f64,
     old_wide: f64,
     wider_slots: u32,
+    /// The next trial of another window, how long it is to the one after that, and whether that is of a wider one.
+    wide_at: f64,
+    wide_rest: f64,
+    is_wider: bool,
+    /// It is tried because bulk does not reach its rate.
+    cannot: bool,
     /// Seconds since the start; no look before, and how long to the next one.
     at: f64,
     look_at: f64,
@@ -288,6 +314,7 @@ impl Law {
     pub(super) fn new() -> Self {
         Self {
             curve: BTreeMap::new(),
+            known: false,
             phase: Phase::Free,
             rate: 0,
             best: 0,
@@ -301,6 +328,7 @@ impl Law {
             confirm: false,
             drained: 0.0,
             surprises: 0,
+            wanted: None,
             noise: NOISE,
             looks: 0.0,
             longest: 0.0,
@@ -312,6 +340,10 @@ impl Law {
             wide: 1.0,
             old_wide: 1.0,
             wider_slots: 0,
+            wide_at: 0.0,
+            wide_rest: LOOK_REST,
+            is_wider: false,
+            cannot: false,
             at: 0.0,
             look_at: 0.0,
             look_rest: LOOK_REST,
@@ -323,6 +355,21 @@ impl Law {
             ban: BAN,
             slot: Slot::default(),
         }
+    }
+
+    /// A law that knows at what rate bulk went best, and the most that it was served, both 0 if unknown.
+    pub(super) fn knowing(best: f64, most: f64) -> Self {
+        let mut law = Self { most, ..Self::new() };
+        if best > 0.0 {
+            law.best = Self::number(best);
+            law.known = true;
+        }
+        law
+    }
+
+    /// The best rate, 0 if unknown.
+    pub(super) fn best(&self) -> f64 {
+        if self.known || !self.curve.is_empty() { Self::of_rate(self.best) } else { 0.0 }
     }
 
     /// The most that bulk was served of late, as cost per second.
@@ -347,7 +394,7 @@ impl Law {
         match self.phase {
             Phase::Free => Pace::Free,
             Phase::First => Pace::First,
-            Phase::Cruise | Phase::Trial | Phase::Wider | Phase::Look => Pace::At(Self::of_rate(self.rate)),
+            Phase::Cruise | Phase::Trial | Phase::Window | Phase::Look => Pace::At(Self::of_rate(self.rate)),
             // What is owed is paid by what bulk does not get: at the rate itself there may be nothing left to pay with.
             Phase::Drain => Pace::At(Self::of_rate(self.rate) / 2.0),
         }
@@ -367,9 +414,12 @@ impl Law {
             if self.slot.seconds >= SLOT || self.phase != Phase::Free {
                 self.slot = Slot::default();
             }
-            if matches!(self.phase, Phase::Trial | Phase::Wider) {
+            if matches!(self.phase, Phase::Trial | Phase::Window) {
                 // Nothing says that the larger window is worth it.
                 self.wide = self.old_wide;
+            }
+            if self.phase == Phase::Look {
+                self.look_later();
             }
             (self.phase, self.len) = (Phase::Free, SLOT);
             return self.pace();
@@ -380,7 +430,8 @@ impl Law {
         if self.phase == Phase::Free {
             self.slot = Slot::default();
             (self.surprises, self.longest, self.len) = (0, 0.0, SLOT);
-            if !self.curve.is_empty() {
+            if self.known || !self.curve.is_empty() {
+                self.known = false;
                 self.cruise();
                 self.drain();
             } else if self.most > 0.0 {
@@ -391,7 +442,9 @@ impl Law {
             return self.pace();
         }
         if self.phase == Phase::First {
-            if self.slot.seconds >= SLOT * 0.99 && self.slot.served > 0.0 {
+            // A few requests, so that it says something.
+            let enough = if self.slot.seconds < SLOT_MAX { 4.0 * self.slot.usual } else { 0.0 };
+            if self.slot.seconds >= SLOT * 0.99 && self.slot.served > enough {
                 self.most = self.most.max(self.slot.served / self.slot.seconds);
                 self.start();
                 self.slot = Slot::default();
@@ -415,9 +468,11 @@ impl Law {
         better.is_some_and(|better| better < -Z_NO * libm::sqrt(self.noise / slot.seconds))
     }
 
-    /// What bulk was served per second: its rate, less what it could not use of it.
+    /// What bulk was served per second: its rate, less what it could not use of it. What was completed is less exact,
+    /// but it counts if it is less by more than a request: then the storage has only accepted the rest.
     fn service(&self, slot: &Slot) -> f64 {
-        (Self::of_rate(self.rate) - slot.lost / slot.seconds).max(1.0)
+        let sent = Self::of_rate(self.rate) - slot.lost / slot.seconds;
+        sent.min((slot.served + slot.usual) / slot.seconds).max(1.0)
     }
 
     /// The mean time from one call to the next.
@@ -431,7 +486,7 @@ impl Law {
     /// The weighted sum of ln(Z + L). An application that has not been seen with these waits does not count.
     fn harm(&self, slot: &Slot, waits: &[Wait]) -> f64 {
         let harm = |of: &AppSlot| Some(of.weight / self.norm * ln(self.cycle(of, waits)?));
-        slot.apps.iter().filter_map(harm).sum()
+        slot.apps.iter().filter_map(harm).sum::<f64>() + waits.iter().map(Wait::broken).sum::<f64>()
     }
 
     /// How much better a slot is than what was seen before, as a difference of U; `None` if nothing was.
@@ -444,7 +499,10 @@ impl Law {
             let speed = self.cycle(of, &known.waits)? / self.cycle(of, waits)?;
             Some(of.weight / self.norm * if speed < 1.0 { speed - 1.0 } else { ln(speed) })
         };
-        Some(gain * ln(service.max(1.0) / known.service().max(1.0)) + slot.apps.iter().filter_map(one).sum::<f64>())
+        let broken = |waits: &[Wait]| waits.iter().map(Wait::broken).sum::<f64>();
+        let kept = broken(&known.waits) - broken(waits);
+        let gained = gain * ln(service.max(1.0) / known.service().max(1.0));
+        Some(gained + slot.apps.iter().filter_map(one).sum::<f64>() + kept)
     }
 
     /// U of all known rates: service and harm are made to rise with the rate, as they must. Rates at which somebody
@@ -467,7 +525,9 @@ impl Law {
         self.curve.retain(|_, point| {
             point.seconds *= by;
             point.served *= by;
-            point.waits.iter_mut().for_each(|wait| (wait.waited, wait.done) = (wait.waited * by, wait.done * by));
+            for wait in &mut point.waits {
+                (wait.waited, wait.done, wait.late) = (wait.waited * by, wait.done * by, wait.late * by);
+            }
             point.seconds > FADED
         });
     }
@@ -502,7 +562,7 @@ impl Law {
         let service = self.service(slot);
         match self.phase {
             Phase::Look => return self.on_look(slot, gain, service, &waits),
-            Phase::Wider => return self.on_wider(slot, gain, service, &waits),
+            Phase::Window => return self.on_window(slot, gain, service, &waits),
             Phase::Free | Phase::First | Phase::Cruise | Phase::Trial | Phase::Drain => {}
         }
         let before = self.utilities(slot, gain);
@@ -548,8 +608,8 @@ impl Law {
         let cannot = !is_up && is_blocked;
         if cannot && self.wide < WIDEST {
             // More of bulk in the storage, before there is said to be no such rate.
-            (self.old_wide, self.wide) = (self.wide, self.wide * 2.0);
-            (self.wider_slots, self.phase, self.pool) = (0, Phase::Wider, Point::default());
+            self.try_window(self.wide * 2.0);
+            self.cannot = true;
             return;
         }
         if cannot || news && off.is_some_and(|off| off < 0.0) {
@@ -566,22 +626,31 @@ impl Law {
             self.next();
             return;
         }
+        let may_try = self.phase == Phase::Cruise && self.at >= self.wide_at && !self.confirm && self.surprises == 0;
+        if may_try && self.curve.get(&self.best).is_some_and(|best| best.seconds >= 2.0 * slot.seconds) {
+            self.is_wider = !self.is_wider;
+            if self.is_wider && self.wide < WIDEST && slot.full > slot.seconds * 0.05 {
+                self.try_window(self.wide * 2.0);
+                return;
+            }
+            if !self.is_wider && self.wide > 1.0 {
+                self.try_window(self.wide / 2.0);
+                return;
+            }
+        }
         let all = self.utilities(slot, gain);
         if self.phase == Phase::Trial {
             self.on_trial(&all, gain, clearly);
             return;
         }
         self.confirm = false;
-        let idle = (slot.lost - slot.blocked) / slot.seconds / rate;
-        if idle > 1.0 - FOLLOW && self.is_moved_to_what_is_wanted() {
-            return;
-        }
-        if self.surprises != 0 || idle > 0.5 {
+        let idle = slot.unwanted / slot.seconds / rate;
+        // A rate that bulk does not use says nothing about rates near it: the next one to try is what bulk takes.
+        self.wanted = (idle > 1.0 - FOLLOW).then(|| Self::number(rate * (1.0 - idle)) + 1);
+        if self.surprises != 0 {
             self.countdown = self.countdown.max(2.0);
         }
-        if idle > 1.0 - FOLLOW {
-            self.up = true;
-        }
+        self.up &= self.wanted.is_none();
         self.stand_at_top(&all);
     }
 
@@ -597,7 +666,7 @@ impl Law {
             let mean = of.waited / of.done;
             match self.least.iter_mut().find(|least| least.app == of.app) {
                 Some(least) => least.waited = mean.min(least.waited * libm::exp2(slot.seconds / 60.0)),
-                None if may_begin => self.least.push(Wait { app: of.app, waited: mean, done: 1.0 }),
+                None if may_begin => self.least.push(Wait { app: of.app, waited: mean, done: 1.0, late: 0.0 }),
                 None => {}
             }
         }
@@ -608,7 +677,7 @@ impl Law {
         let Some(best) = self.curve.get(&self.best).filter(|best| best.seconds >= SETTLE / 3.0) else { return false };
         let shortest = |of: &AppSlot| {
             let known = self.least.iter().find(|least| least.app == of.app);
-            known.copied().unwrap_or(Wait { app: of.app, waited: 0.0, done: 1.0 })
+            known.copied().unwrap_or(Wait { app: of.app, waited: 0.0, done: 1.0, late: 0.0 })
         };
         let shortest: Vec<Wait> = slot.apps.iter().map(shortest).collect();
         let could_win = self.harm(slot, &best.waits) - self.harm(slot, &shortest);
@@ -638,14 +707,25 @@ impl Law {
         } else if self.looked < SETTLE {
             self.len = SLOT.max(self.longest.min(SETTLE - self.looked)).min(SLOT_MAX);
         } else {
-            self.look_rest *= 2.0;
-            self.look_at = self.at + self.look_rest;
+            self.look_later();
             self.cruise();
         }
     }
 
-    /// A larger window at the same rate: kept if it is worth it.
-    fn on_wider(&mut self, slot: &Slot, gain: f64, service: f64, waits: &[Wait]) {
+    /// A look showed nothing.
+    fn look_later(&mut self) {
+        self.look_rest *= 2.0;
+        self.look_at = self.at + self.look_rest;
+    }
+
+    fn try_window(&mut self, wide: f64) {
+        (self.old_wide, self.wide) = (self.wide, wide);
+        (self.wider_slots, self.phase, self.pool) = (0, Phase::Window, Point::default());
+        self.cannot = false;
+    }
+
+    /// Another window at the same rate: kept if it is worth it.
+    fn on_window(&mut self, slot: &Slot, gain: f64, service: f64, waits: &[Wait]) {
         self.wider_slots += 1;
         if self.wider_slots < 2 {
             return;
@@ -653,33 +733,24 @@ impl Law {
         self.pool.add(slot.seconds, service, waits);
         let gained = self.against(slot, gain, (service, waits), self.curve.get(&self.best)).unwrap_or(0.0);
         if gained > Z_YES * libm::sqrt(self.noise / slot.seconds) + 2.0 * MARGIN {
-            // What was seen from here on was seen with the smaller one.
+            // What was seen from here on was seen with the other one.
             self.curve.retain(|rate, _| *rate < self.best);
             self.curve.insert(self.best, core::mem::take(&mut self.pool));
+            (self.wide_rest, self.wide_at) = (LOOK_REST, self.at);
             self.cruise();
         } else {
             self.wide = self.old_wide;
-            self.most = service;
-            self.forget();
-            self.start();
-            self.drain();
+            self.wide_rest = (self.wide_rest * 2.0).min(8.0 * BAN);
+            self.wide_at = self.at + self.wide_rest;
+            if self.cannot {
+                self.most = service;
+                self.forget();
+                self.start();
+                self.drain();
+            } else {
+                self.cruise();
+            }
         }
-    }
-
-    /// A rate that bulk does not use says nothing: the best one becomes what it takes.
-    fn is_moved_to_what_is_wanted(&mut self) -> bool {
-        let Some(point) = self.curve.get(&self.best) else { return false };
-        let wanted = Self::number(point.service()) + 1;
-        let is_known = point.seconds > 0.7 && point.service() < FOLLOW * Self::of_rate(self.best);
-        if !is_known || wanted >= self.best {
-            return false;
-        }
-        if let Some(point) = self.curve.remove(&self.best) {
-            self.curve.insert(wanted, point);
-        }
-        self.best = wanted;
-        self.cruise();
-        true
     }
 
     /// The best rate was too high: for a time, nothing as high is tried.
@@ -846,8 +917,11 @@ impl Law {
         }
         let most = if self.at < self.ceiling_until { (self.ceiling - 1).max(self.best) } else { i32::MAX };
         self.up &= self.best < most;
-        self.rate =
-            if self.up { self.best.saturating_add(self.step).min(most) } else { (self.best - self.step).max(0) };
+        let down = self.best - self.step;
+        self.rate = match self.up {
+            true => self.best.saturating_add(self.step).min(most),
+            false => self.wanted.map_or(down, |wanted| wanted.min(down)).max(0),
+        };
         (self.trial_slots, self.old_wide) = (0, self.wide);
         if self.up {
             self.phase = Phase::Trial;

@@ -12,28 +12,35 @@
 //!   there.
 #![expect(clippy::cast_possible_truncation, reason = "what is too large for an integer becomes the largest one")]
 
+mod decider;
 mod gate;
 mod law;
+mod promise;
 #[cfg(test)]
 mod tests;
+
+pub use decider::Decider;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Add;
 use core::time::Duration;
 
+use decider::LARGE;
 use gate::{Bulk, Gate};
-use law::{AppTick, Law, Pace, Tick};
+use promise::Promise;
 
 use crate::app_policy::{AppPolicy, ShareId, SharePolicy};
 use crate::dsfq::{Change, SharedService};
 use crate::engine::{Engine, Handover};
-use crate::event::{Event, EventQueue};
+use crate::event::{Event, EventQueue, MissCause};
 use crate::fair::{FairQueue, Queued};
+use crate::learned::Learned;
 use crate::limits::Limits;
 use crate::list::{Links, Node};
 use crate::member::Member;
 use crate::minima::Minima;
+use crate::pace::{AppMeasure, Decision, Measure, Pace, Pacing};
 use crate::prices::Prices;
 use crate::quickest::Quickest;
 use crate::request::{Dispatch, OpKind, Pieces, Request, Rule, ServiceClass, ServiceReport};
@@ -132,6 +139,7 @@ struct Flow {
     /// Cost that was served, in this tick and in a usual one of late.
     served: u64,
     got: f64,
+    promise: Promise,
 }
 
 impl Flow {
@@ -169,6 +177,7 @@ impl Flow {
         self.clients = f64::from(self.peak).max(self.clients * 0.99);
         self.peak = self.pending;
         (self.waited, self.costs, self.done, self.longest_ns, self.served) = (0, 0, 0, 0, 0);
+        self.promise.end_tick(now, tick.done);
         tick
     }
 }
@@ -188,7 +197,13 @@ pub struct Proportional {
     flows: Vec<Flow>,
     active: Vec<AppId>,
     gate: Gate,
-    law: Box<Law>,
+    /// Decides as long as no decisions come from outside.
+    decider: Decider,
+    is_shared: bool,
+    /// For who decides outside.
+    measured: Option<Measure<AppId>>,
+    /// In force.
+    decision: Decision<AppId>,
     outstanding: usize,
     tick_since: Time,
     /// When held bulk may go.
@@ -196,17 +211,17 @@ pub struct Proportional {
     quickest: Quickest,
     /// The latest dispatch was for the sake of this one's minimum.
     preferred: Option<AppId>,
-    /// The largest footprint.
-    largest: f64,
 }
 
 impl Proportional {
     /// How often flows are classified, and the law looks at what was measured.
     const TICK: Duration = Duration::from_millis(50);
+    /// The same if who decides is elsewhere.
+    const SHARED_TICK: Duration = Duration::from_millis(100);
+    /// No value that an earlier one learned counts as more than this.
+    const LEARNED_MAX: u64 = 1 << 50;
     /// A flow without requests for this long is gone.
     const ABSENT: Duration = Duration::from_millis(500);
-    /// Bulk has this part of the largest footprint.
-    const LARGE: f64 = 0.5;
 
     /// A scheduler that keeps at most `event_capacity` events between polls.
     pub fn new(event_capacity: usize) -> Self {
@@ -219,13 +234,15 @@ impl Proportional {
             flows: Vec::new(),
             active: Vec::new(),
             gate: Gate::new(),
-            law: Box::new(Law::new()),
+            decider: Decider::default(),
+            is_shared: false,
+            measured: None,
+            decision: Decision::default(),
             outstanding: 0,
             tick_since: Time::ZERO,
             due: None,
             quickest: Quickest::default(),
             preferred: None,
-            largest: 0.0,
         }
     }
 
@@ -291,7 +308,7 @@ impl Proportional {
         if is_new {
             self.active.push(app);
         }
-        if !self.flows[app.index()].bulk && self.flows[app.index()].cost as f64 >= self.largest * Self::LARGE {
+        if !self.flows[app.index()].bulk && self.flows[app.index()].cost as f64 >= self.decision.largest * LARGE {
             // Until the next tick: so that it does not fill the storage.
             self.set_bulk(now, app, true);
         }
@@ -323,72 +340,74 @@ impl Proportional {
         self.queue.remove(self.lane(app), id);
     }
 
-    /// If it is time, classifies flows and asks the law for the pace of bulk.
-    fn tick(&mut self, now: Time) {
-        let ns = now.nanos_since(self.tick_since);
-        if self.active.is_empty() || now.since(self.tick_since) < Self::TICK {
-            return;
-        }
-        self.tick_since = now;
-        self.gate.fill(now);
-        let seconds = ns as f64 / 1e9;
-        let mut apps = Vec::with_capacity(self.active.len());
-        for index in 0..self.active.len() {
-            let app = self.active[index];
-            let weight = self.queue.shares().of(app).scaled(PART_BITS) as f64 / f64::from(1u32 << PART_BITS);
-            let flow = &mut self.flows[app.index()];
-            let tick = flow.end(now, ns);
-            let ages = u128::from(now.as_nanos()) * u128::from(flow.pending) - flow.arrived;
-            apps.push(AppTick {
-                app,
-                weight,
-                bulk: flow.bulk,
-                done: f64::from(tick.done),
-                waited: tick.waited as f64 / 1e9,
-                pending: f64::from(flow.pending),
-                age: ages as f64 / 1e9 / f64::from(flow.pending.max(1)),
-                longest: tick.longest_ns as f64 / 1e9,
-                clients: flow.clients,
-            });
-        }
-        self.classify(now);
-        for tick in &mut apps {
-            tick.bulk = self.flows[tick.app.index()].bulk;
-        }
-        let (flows, active) = (&mut self.flows, &mut self.active);
-        active.retain(|app| {
-            let flow = &mut flows[app.index()];
-            flow.is_active = flow.pending > 0 || now.since(flow.seen) < Self::ABSENT;
-            flow.is_active
-        });
-        apps.retain(|tick| flows[tick.app.index()].is_active);
-        let gate = &mut self.gate;
-        let tick = Tick {
-            seconds,
-            served: gate.served as f64,
-            lost: gate.lost as f64 / 1e9,
-            blocked: gate.blocked as f64 / 1e9,
-            apps,
-        };
-        (gate.served, gate.lost, gate.blocked) = (0, 0, 0);
-        let pace = self.law.on_tick(&tick);
-        self.gate.set(now, pace);
-        self.gate.wide = self.law.wide();
+    fn tick_length(&self) -> Duration {
+        if self.is_shared { Self::SHARED_TICK } else { Self::TICK }
     }
 
-    /// Decides who is bulk: an application that has much pending, and gets something. One that has much pending because
-    /// others are served first is not. Weights do not count here: they decide how much each gets.
-    fn classify(&mut self, now: Time) {
-        let of = |app: &AppId| (self.flows[app.index()].footprint, self.flows[app.index()].got);
-        let largest = self.active.iter().map(of).max_by(|one, other| one.0.total_cmp(&other.0));
-        let (largest, got) = largest.unwrap_or_default();
-        for index in 0..self.active.len() {
-            let app = self.active[index];
-            let flow = &self.flows[app.index()];
-            let is_bulk = flow.footprint >= largest * Self::LARGE && flow.got >= got * Self::LARGE / 4.0;
-            self.set_bulk(now, app, is_bulk);
+    /// If it is time, ends a tick, and decides what follows from it.
+    fn tick(&mut self, now: Time) {
+        if self.active.is_empty() || now.since(self.tick_since) < self.tick_length() {
+            return;
         }
-        self.largest = largest;
+        let measure = self.measure(now);
+        if self.is_shared {
+            self.keep(measure);
+        } else {
+            let decision = self.decider.decide(&measure);
+            self.follow(now, decision);
+        }
+    }
+
+    /// What was measured since the last time.
+    fn measure(&mut self, now: Time) -> Measure<AppId> {
+        let ns = now.nanos_since(self.tick_since);
+        self.tick_since = now;
+        self.gate.fill(now);
+        let mut apps = Vec::with_capacity(self.active.len());
+        let (flows, shares) = (&mut self.flows, self.queue.shares());
+        self.active.retain(|app| {
+            let weight = shares.of(*app).scaled(PART_BITS) as f64 / f64::from(1u32 << PART_BITS);
+            let flow = &mut flows[app.index()];
+            let tick = flow.end(now, ns);
+            flow.is_active = flow.pending > 0 || now.since(flow.seen) < Self::ABSENT;
+            if flow.is_active {
+                let ages = u128::from(now.as_nanos()) * u128::from(flow.pending) - flow.arrived;
+                apps.push(AppMeasure {
+                    key: *app,
+                    weight,
+                    footprint: flow.footprint,
+                    got: flow.got,
+                    done: f64::from(tick.done),
+                    late: f64::from(tick.promise.late),
+                    waited: tick.waited as f64 / 1e9,
+                    pending: f64::from(flow.pending),
+                    age: ages as f64 / 1e9 / f64::from(flow.pending.max(1)),
+                    longest: tick.longest_ns as f64 / 1e9,
+                    clients: flow.clients,
+                });
+            }
+            flow.is_active
+        });
+        for app in &apps {
+            let Flow { bulk, promise, .. } = &mut flows[app.key.index()];
+            if let Some((latency, kept)) = promise.missed(now, *bulk) {
+                let cause = if *bulk { MissCause::MoreThanItsShare } else { MissCause::BulkAtItsShare };
+                self.events.push(now, Event::LatencyMissed { app: app.key, latency, kept, cause });
+            }
+        }
+        let gate = &mut self.gate;
+        let (served, lost, blocked) = (gate.served as f64, gate.lost as f64 / 1e9, gate.blocked as f64 / 1e9);
+        let (full, usual) = (gate.full_ns as f64 / 1e9, gate.usual);
+        (gate.served, gate.lost, gate.blocked, gate.full_ns) = (0, 0, 0, 0);
+        let unwanted = (lost - blocked).max(0.0);
+        Measure { seconds: ns as f64 / 1e9, served, lost, blocked, unwanted, full, usual, apps }
+    }
+
+    fn keep(&mut self, measure: Measure<AppId>) {
+        match &mut self.measured {
+            Some(kept) => kept.add(measure),
+            kept => *kept = Some(measure),
+        }
     }
 
     fn set_bulk(&mut self, now: Time, app: AppId, bulk: bool) {
@@ -429,7 +448,7 @@ impl Proportional {
                 let request = self.queue.requests.get(head.id).request;
                 let cost = Self::cost(&request);
                 let pieces = self.pieces(&request, true).map_or(1, |pieces| pieces.count);
-                if let Err(due) = self.gate.may_go(now, cost, cost / u64::from(pieces), self.law.most()) {
+                if let Err(due) = self.gate.may_go(now, cost, cost / u64::from(pieces), self.decision.most) {
                     self.due = due;
                     return None;
                 }
@@ -484,7 +503,7 @@ impl Proportional {
     fn pieces(&self, request: &Request, bulk: bool) -> Option<Pieces> {
         let rate = self.gate.rate().filter(|_| bulk && request.op == OpKind::Write)?;
         let quickest = self.quickest.ns().map_or(PIECE_NS_MOST, |ns| ns * PIECE_TIMES);
-        let least = self.law.most() * quickest.clamp(PIECE_NS_LEAST, PIECE_NS_MOST) as f64 / 1e9;
+        let least = self.decision.most * quickest.clamp(PIECE_NS_LEAST, PIECE_NS_MOST) as f64 / 1e9;
         let size = (least as u64).max(request.piece?.0).max(1);
         let count = u32::try_from(request.cost.0 / size).unwrap_or(u32::MAX).min(PIECES_MAX);
         if count < 2 {
@@ -510,6 +529,7 @@ impl Proportional {
             flow.done += 1;
             flow.served += Self::cost(&request);
             flow.longest_ns = flow.longest_ns.max(took_ns);
+            flow.promise.complete(Duration::from_nanos(took_ns));
             if !flow.bulk {
                 self.quickest.add(now, took_ns);
             }
@@ -615,7 +635,7 @@ impl Scheduler for Proportional {
         if is_elsewhere && self.queue.queued(app) > 0 {
             self.minima.rebuild(now, &mut self.queue);
         }
-        self.flow(app);
+        self.flow(app).promise.set(policy.latency);
         self.minima.set(now, &mut self.queue, app.into(), policy.minimum);
         self.events.push(now, Event::WeightChanged { app, weight: policy.weight });
     }
@@ -643,7 +663,7 @@ impl Scheduler for Proportional {
 
     /// When bulk that is held back may be dispatched, the next minimum is due, or the next tick.
     fn poll_timeout(&self) -> Option<Time> {
-        let tick = (!self.active.is_empty()).then(|| self.tick_since + Self::TICK);
+        let tick = (!self.active.is_empty()).then(|| self.tick_since + self.tick_length());
         let due = self.due.map(|due| self.minima.next_due().map_or(due, |minimum| minimum.min(due)));
         [tick, due].into_iter().flatten().min()
     }
@@ -680,6 +700,40 @@ impl SharedService for Proportional {
     }
 }
 
+impl Pacing for Proportional {
+    fn set_shared(&mut self, now: Time, is_shared: bool) {
+        if is_shared != self.is_shared {
+            self.is_shared = is_shared;
+            self.measured = None;
+            if !self.active.is_empty() {
+                self.measure(now);
+            }
+            self.decider = Decider::knowing(self.decision.best, self.decision.most);
+        }
+    }
+
+    fn end_tick(&mut self, now: Time) {
+        if self.is_shared && !self.active.is_empty() && now > self.tick_since {
+            let measure = self.measure(now);
+            self.keep(measure);
+        }
+    }
+
+    fn poll_measure(&mut self) -> Option<Measure<AppId>> {
+        self.measured.take()
+    }
+
+    fn follow(&mut self, now: Time, decision: Decision<AppId>) {
+        for index in 0..self.active.len() {
+            let app = self.active[index];
+            self.set_bulk(now, app, decision.bulk.contains(&app));
+        }
+        self.gate.set(now, decision.pace);
+        self.gate.wide = decision.wide;
+        self.decision = decision;
+    }
+}
+
 impl Engine for Proportional {
     fn limits(&self) -> Limits {
         Limits::default()
@@ -693,12 +747,33 @@ impl Engine for Proportional {
         same
     }
 
+    fn learned(&self, _now: Time) -> Option<Learned> {
+        let Decision { best, most, .. } = self.decision;
+        let Gate { usual, alone_ns, .. } = self.gate;
+        let (best, most, usual, alone_ns) = (best as u64, most as u64, usual as u64, alone_ns as u64);
+        (most > 0).then_some(Learned::Pace { best, most, usual, alone_ns })
+    }
+
+    fn remember(&mut self, _now: Time, learned: &Learned) {
+        if let Learned::Pace { best, most, usual, alone_ns } = *learned {
+            let [best, most, usual, alone_ns] =
+                [best, most, usual, alone_ns].map(|value| value.min(Self::LEARNED_MAX) as f64);
+            self.decider = Decider::knowing(best, most);
+            (self.decision.best, self.decision.most) = (best, most);
+            (self.gate.usual, self.gate.alone_ns) = (usual, alone_ns);
+        }
+    }
+
     fn shared(&mut self) -> Option<&mut dyn SharedService> {
         Some(self)
     }
 
     fn totals(&mut self) -> Option<&mut Totals> {
         Some(self.minima.totals())
+    }
+
+    fn pacing(&mut self) -> Option<&mut dyn Pacing> {
+        Some(self)
     }
 
     fn waiting(&self, of: Member) -> Bytes {

@@ -2,12 +2,12 @@
 
 use alloc::vec::Vec;
 
-use super::law::{AppTick, Law, Pace, Tick};
+use super::law::{AppTick, Law, Tick};
+use crate::pace::Pace;
 use crate::testing::Random;
-use crate::units::AppId;
 
-const SMALL: AppId = AppId(0);
-const LARGE: AppId = AppId(1);
+const SMALL: u64 = 0;
+const LARGE: u64 = 1;
 const TICK: f64 = 0.05;
 
 /// Storage that gives bulk at most `capacity`, and answers one of `clients` that think `think` seconds after
@@ -45,6 +45,7 @@ impl Curve {
             weight: self.weights[0],
             bulk: false,
             done: calls,
+            late: 0.0,
             waited: calls * wait,
             pending: 1.0,
             age: wait / 2.0,
@@ -52,7 +53,16 @@ impl Curve {
             clients: self.clients,
         };
         let large = AppTick { app: LARGE, weight: self.weights[1], bulk: true, ..small };
-        Tick { seconds: TICK, served: served * TICK, lost, blocked: lost, apps: Vec::from([small, large]) }
+        Tick {
+            seconds: TICK,
+            served: served * TICK,
+            lost,
+            blocked: lost,
+            unwanted: 0.0,
+            full: 0.0,
+            usual: 0.0,
+            apps: Vec::from([small, large]),
+        }
     }
 
     fn utility(&self, rate: f64) -> f64 {

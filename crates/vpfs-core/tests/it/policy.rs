@@ -65,7 +65,7 @@ fn from_sfq_d_to_plus_and_back_keeps_tags() {
     assert_eq!(order(true), order(false));
 }
 
-/// Only where shares hold over several servers must these report to each other.
+/// Only where shares hold over several servers must these report to each other, or where all go at one pace.
 #[test]
 fn policies_that_share_need_peers() {
     for kind in KINDS {
@@ -74,7 +74,8 @@ fn policies_that_share_need_peers() {
         for mode in [SharingMode::Local, SharingMode::Threshold, SharingMode::Layout] {
             let sharing = Sharing { mode, ..Sharing::default() };
             let Capabilities { needs_peers, .. } = Settings { sharing, ..settings(kind, 14) }.capabilities();
-            assert_eq!(needs_peers, shares && mode != SharingMode::Local, "{kind:?} {mode:?}");
+            let expected = shares && mode != SharingMode::Local || kind == PolicyKind::Proportional;
+            assert_eq!(needs_peers, expected, "{kind:?} {mode:?}");
         }
     }
 }

@@ -9,8 +9,14 @@ use vpfs_core::{ServerId, ServiceClass, TotalKind};
 
 /// An application as all servers identify it: the hash of its name, and of the path of its share if it is in one. Or a
 /// share as a whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowKey(pub u64);
+
+impl From<FlowKey> for u64 {
+    fn from(key: FlowKey) -> Self {
+        key.0
+    }
+}
 
 impl FlowKey {
     /// The key of the application called `name`: [`stable_hash`], the same at every server. O(length).

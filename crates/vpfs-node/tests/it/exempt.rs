@@ -5,8 +5,7 @@ use std::time::Duration;
 use vpfs_core::{
     AppId, AppPolicy, Bytes, Cap, Depth, Dispatch, OpKind, PolicyKind, ServerId, Settings, SlotCostTable, Time,
 };
-use vpfs_node::coordination::Message;
-use vpfs_node::{Activity, Arrival, Event, Node, NodeSettings, Outputs, RequestKey, Served};
+use vpfs_node::{Activity, Arrival, Event, Node, NodeSettings, Outputs, PeerMessage, RequestKey, Served};
 
 const ORDINARY: AppId = AppId(0);
 const BACKUP: AppId = AppId(1);
@@ -16,7 +15,7 @@ const MS: Duration = Duration::from_millis(1);
 struct Dispatched(Vec<RequestKey>);
 
 impl Outputs<()> for Dispatched {
-    fn transmit(&mut self, _: impl Iterator<Item = (ServerId, Message)>) {}
+    fn transmit(&mut self, _: impl Iterator<Item = (ServerId, PeerMessage)>) {}
 
     fn dispatch(&mut self, (): &(), request: RequestKey, _: &Dispatch) {
         self.0.push(request);

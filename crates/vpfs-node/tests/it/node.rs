@@ -6,9 +6,9 @@ use vpfs_core::{
     AppId, AppPolicy, Bytes, Depth, Dispatch, OpKind, PolicyKind, ServerId, Settings, Sharing, SharingMode,
     SlotCostTable, Time, Weight,
 };
-use vpfs_node::coordination::Message;
 use vpfs_node::{
-    AppName, Arrival, Event, NamedShare, Node, NodeSettings, Outputs, PeerService, PeerSettings, RequestKey, Served,
+    AppName, Arrival, Event, NamedShare, Node, NodeSettings, Outputs, PeerMessage, PeerService, PeerSettings,
+    RequestKey, Served,
 };
 
 const SERVERS: [ServerId; 2] = [ServerId(0), ServerId(1)];
@@ -40,13 +40,13 @@ fn settings_with(kind: PolicyKind, broadcast_threshold: Bytes) -> NodeSettings {
 /// What nodes put out; requests are known by numbers.
 #[derive(Default)]
 struct Drained {
-    messages: Vec<(ServerId, Message)>,
+    messages: Vec<(ServerId, PeerMessage)>,
     dispatched: Vec<(u32, RequestKey)>,
     events: Vec<Event>,
 }
 
 impl Outputs<u32> for Drained {
-    fn transmit(&mut self, messages: impl Iterator<Item = (ServerId, Message)>) {
+    fn transmit(&mut self, messages: impl Iterator<Item = (ServerId, PeerMessage)>) {
         self.messages.extend(messages);
     }
 
@@ -83,7 +83,7 @@ impl Pair {
     /// Delivers messages until there are none; the second node's events are kept.
     fn settle(&mut self, now: Time) {
         loop {
-            let mut sent: Vec<(ServerId, ServerId, Message)> = Vec::new();
+            let mut sent: Vec<(ServerId, ServerId, PeerMessage)> = Vec::new();
             for (from, node) in SERVERS.into_iter().zip(&mut self.nodes) {
                 let drained = drain(node, now);
                 sent.extend(drained.messages.into_iter().map(|(to, message)| (from, to, message)));

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use vpfs_core::{AppId, AppPolicy, Bytes, Cap, Depth, Dispatch, OpKind, PolicyKind, Rule, ServerId, Settings};
 use vpfs_core::{SlotCostTable, Time, Weight};
-use vpfs_node::coordination::Message;
-use vpfs_node::{AppAccount, Arrival, Event, Node, NodeSettings, Outputs, RequestKey, Served};
+use vpfs_node::{AppAccount, Arrival, Event, Node, NodeSettings, Outputs, PeerMessage, RequestKey, Served};
 use vpfs_node::{Situation, StorageTimes, WaitedFor};
 
 const LARGE: AppId = AppId(0);
@@ -32,7 +31,7 @@ struct Waiting {
 struct Dispatched(Vec<(RequestKey, Waiting)>);
 
 impl Outputs<Waiting> for Dispatched {
-    fn transmit(&mut self, messages: impl Iterator<Item = (ServerId, Message)>) {
+    fn transmit(&mut self, messages: impl Iterator<Item = (ServerId, PeerMessage)>) {
         assert_eq!(messages.count(), 0, "it has no peers");
     }
 

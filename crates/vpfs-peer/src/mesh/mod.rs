@@ -23,7 +23,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 use vpfs_core::ServerId;
-use vpfs_node::coordination::{Message, Traffic};
+use vpfs_node::PeerMessage;
+use vpfs_node::coordination::Traffic;
 
 use crate::wire::Frame;
 
@@ -65,7 +66,7 @@ pub struct MeshSettings {
 }
 
 /// What the driver must do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the comments of the variants explain the fields")]
 pub enum Action {
     /// Connect to the proxy of this server; answer with [`Mesh::connected`] or [`Mesh::dial_failed`].
@@ -73,7 +74,7 @@ pub enum Action {
     /// Close this connection at once. No [`Mesh::closed`] is needed.
     Close(LinkId),
     /// Give this message of another server to the node of a server of this process.
-    Deliver { from: ServerId, to: ServerId, message: Message },
+    Deliver { from: ServerId, to: ServerId, message: PeerMessage },
     /// Tell all nodes of this process that the cluster's clock is this far ahead of the process's, or behind if
     /// negative, in nanoseconds; 0 until then.
     SetClock { ahead_ns: i64 },

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use vpfs_core::{ServerId, Time};
-use vpfs_node::coordination::{Message, Traffic};
+use vpfs_node::PeerMessage;
+use vpfs_node::coordination::Traffic;
 
 use super::cluster_clock::ClusterClock;
 use super::dial::Dial;
@@ -159,9 +160,13 @@ impl Mesh {
         outcome
     }
 
-    /// A message of an own server to another one. While there is no link the latest ones wait for it.
-    pub fn send(&mut self, from: ServerId, to: ServerId, message: Message) {
+    /// A message of an own server to another one. While there is no link the latest ones about service wait for it;
+    /// what is said about the pace is old by then.
+    pub fn send(&mut self, from: ServerId, to: ServerId, message: PeerMessage) {
         let Some(remote) = self.remotes.get_mut(&to) else { return };
+        if remote.link.is_none() && matches!(message, PeerMessage::Pace(_)) {
+            return;
+        }
         remote.outbox.push(from, message);
         self.ready.extend(remote.link);
     }

@@ -1,4 +1,4 @@
-//! The format of frames between processes: version 3 of `docs/protocols/peers.md`.
+//! The format of frames between processes: version 4 of `docs/protocols/peers.md`.
 //!
 //! A frame is the length of the rest (4 bytes), its kind (1 byte) and its body. All numbers are big-endian. Lengths are
 //! checked before anything is allocated, and bytes from outside never panic.
@@ -6,17 +6,18 @@
 mod fields;
 mod hello;
 mod message;
+mod pace;
 
 use thiserror::Error;
 use vpfs_core::Time;
-use vpfs_node::coordination::Message;
+use vpfs_node::PeerMessage;
 
 use fields::{Fields, put_u16, put_u64};
 
 pub use hello::{Hello, NAME_LEN, SERVERS};
 
 /// The version of this format. Processes with different versions do not talk to each other.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// Bytes in front of a frame's body: length and kind.
 pub const HEADER_LEN: usize = 5;
@@ -25,12 +26,12 @@ pub const HEADER_LEN: usize = 5;
 pub const FRAME_LEN: usize = 72 << 10;
 
 /// What one process sends to another.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the comments of the variants explain the fields")]
 pub enum Frame {
     /// Who the sender is; the first frame in each direction, and only that.
     Hello(Hello),
-    /// A message of one server's coordinator to another's.
+    /// A message of one server's node to another's; two kinds of frame.
     Report(Report),
     /// Asks for the receiver's time; the answer repeats the sender's.
     Ping { sent: Time },
@@ -41,15 +42,15 @@ pub enum Frame {
     Unlisted,
 }
 
-/// A coordinator's message with its sender and receiver.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A node's message with its sender and receiver.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// The index of the sending server in the sender's [`Hello::servers`].
     pub from: u16,
     /// The index of the receiving server in the receiver's [`Hello::servers`].
     pub to: u16,
     /// What it says.
-    pub message: Message,
+    pub message: PeerMessage,
 }
 
 /// Why bytes are not a frame. The connection cannot be used any more.
@@ -81,6 +82,7 @@ mod kind {
     pub(super) const PING: u8 = 3;
     pub(super) const PONG: u8 = 4;
     pub(super) const UNLISTED: u8 = 5;
+    pub(super) const PACE: u8 = 6;
 }
 
 impl Frame {
@@ -97,10 +99,13 @@ impl Frame {
                 hello.encode(out);
             }
             Self::Report(Report { from, to, message }) => {
-                out.push(kind::REPORT);
+                out.push(if matches!(message, PeerMessage::Service(_)) { kind::REPORT } else { kind::PACE });
                 put_u16(out, *from);
                 put_u16(out, *to);
-                message::encode(message, out);
+                match message {
+                    PeerMessage::Service(message) => message::encode(message, out),
+                    PeerMessage::Pace(message) => pace::encode(message, out),
+                }
             }
             Self::Ping { sent } => {
                 out.push(kind::PING);
@@ -141,7 +146,11 @@ impl Frame {
             kind::HELLO => Self::Hello(Hello::decode(fields)?),
             kind::REPORT => {
                 let (from, to) = (fields.u16()?, fields.u16()?);
-                Self::Report(Report { from, to, message: message::decode(fields)? })
+                Self::Report(Report { from, to, message: PeerMessage::Service(message::decode(fields)?) })
+            }
+            kind::PACE => {
+                let (from, to) = (fields.u16()?, fields.u16()?);
+                Self::Report(Report { from, to, message: PeerMessage::Pace(pace::decode(fields)?) })
             }
             kind::PING => Self::Ping { sent: fields.time()? },
             kind::PONG => Self::Pong { sent: fields.time()?, received: fields.time()?, answered: fields.time()? },

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use vpfs_core::{ServerId, Time};
+use vpfs_node::PeerMessage;
 use vpfs_node::coordination::{Message, Position, Standing};
 use vpfs_peer::mesh::{Action, Event, LinkId, Mesh, MeshSettings, Origin, Refusal};
 use vpfs_peer::wire::{Frame, Hello, Report};
@@ -23,10 +24,10 @@ fn settings(servers: usize, own: &[u32], incarnation: u64) -> MeshSettings {
     }
 }
 
-fn message(version: u64) -> Message {
+fn message(version: u64) -> PeerMessage {
     let (ack, at) = (Position::default(), Position { horizon: 0, version });
     let standing = Standing { members: 0, group: ServerId(0), side: ServerId(0), stream: 1, to_stream: 0, live: 1 };
-    Message {
+    PeerMessage::Service(Message {
         incarnation: 1,
         age: Duration::ZERO,
         to: None,
@@ -36,7 +37,7 @@ fn message(version: u64) -> Message {
         at,
         more: false,
         entries: [].into(),
-    }
+    })
 }
 
 /// A process, what it was told, and how far its clock is ahead.
@@ -153,6 +154,7 @@ impl Network {
                 Action::Dial(server) => self.dial(index, server),
                 Action::Close(id) => self.close(id, index),
                 Action::Deliver { from, to, message } => {
+                    let PeerMessage::Service(message) = message else { panic!("nothing else was sent") };
                     self.processes[index].delivered.push((from.0, to.0, message.at.version));
                 }
                 Action::SetClock { ahead_ns } => self.processes[index].told_ns = ahead_ns,

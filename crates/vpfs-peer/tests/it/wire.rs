@@ -10,8 +10,10 @@ use std::{env, fs};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use vpfs_core::pace::{AppMeasure, Decision, Measure, Pace};
 use vpfs_core::{ServerId, ServiceClass, Time, TotalKind};
 use vpfs_node::coordination::{Counted, FlowKey, FlowTotal, Message, Position, Standing};
+use vpfs_node::{PaceMessage, PeerMessage};
 use vpfs_peer::wire::{Frame, Hello, Report, SERVERS, WireError};
 
 fn bytes(frame: &Frame) -> Vec<u8> {
@@ -57,12 +59,58 @@ fn examples() -> Vec<(&'static str, Frame)> {
     let [sent, received, answered] = [1, 2, 3].map(Time::from_millis);
     vec![
         ("hello", Frame::Hello(hello(&["s1", "s2"]).expect("names of servers"))),
-        ("report", Frame::Report(Report { from: 8, to: 9, message })),
-        ("report_empty", Frame::Report(Report { from: 0, to: 1, message: empty })),
+        ("report", Frame::Report(Report { from: 8, to: 9, message: PeerMessage::Service(message) })),
+        ("report_empty", Frame::Report(Report { from: 0, to: 1, message: PeerMessage::Service(empty) })),
         ("ping", Frame::Ping { sent }),
         ("pong", Frame::Pong { sent, received, answered }),
         ("unlisted", Frame::Unlisted),
+        (
+            "measured",
+            pace(measured(
+                [1.5, 2.0, 0.25, 3.0, 4.0, 5.0, 6.0, 0.5, 14.0],
+                &[(7, [1.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 15.0])],
+            )),
+        ),
+        ("decided", pace(decided(Pace::At(1e6), [4.0, 2.0, 3.0, 9.0], &[7, 8]))),
+        ("decided_first", pace(decided(Pace::First, [1.0, 2.0, 3.0, 4.0], &[]))),
     ]
+}
+
+fn pace(message: PaceMessage) -> Frame {
+    Frame::Report(Report { from: 1, to: 2, message: PeerMessage::Pace(message) })
+}
+
+fn measured(
+    [best, most, seconds, served, lost, blocked, unwanted, full, usual]: [f64; 9],
+    apps: &[(u64, [f64; 10])],
+) -> PaceMessage {
+    let app =
+        |&(key, [weight, footprint, got, done, late, waited, pending, age, longest, clients]): &(u64, [f64; 10])| {
+            AppMeasure { key: FlowKey(key), weight, footprint, got, done, late, waited, pending, age, longest, clients }
+        };
+    let measure =
+        Measure { seconds, served, lost, blocked, unwanted, full, usual, apps: apps.iter().map(app).collect() };
+    PaceMessage::Measured { number: 1, best, most, measure }
+}
+
+fn decided(pace: Pace, [wide, most, best, largest]: [f64; 4], bulk: &[u64]) -> PaceMessage {
+    let bulk = bulk.iter().copied().map(FlowKey).collect();
+    PaceMessage::Decided { number: 2, decision: Decision { pace, wide, most, best, largest, bulk } }
+}
+
+/// The message about service of an example.
+fn service(examples: usize) -> (Report, Message) {
+    match examples_of(examples) {
+        Frame::Report(report @ Report { message: PeerMessage::Service(_), .. }) => {
+            let PeerMessage::Service(message) = report.message.clone() else { unreachable!("matched") };
+            (report, message)
+        }
+        other => panic!("{other:?} is no report"),
+    }
+}
+
+fn examples_of(index: usize) -> Frame {
+    examples().swap_remove(index).1
 }
 
 fn folder(path: &str) -> PathBuf {
@@ -107,10 +155,14 @@ fn the_largest_frames_fit() {
     assert_eq!(Frame::decode(&bytes(&hello)), Ok(Some((hello.clone(), bytes(&hello).len()))));
     let entry =
         FlowTotal { key: FlowKey(1), counted: ServiceClass::Data.into(), born: 1, changed: 1, total: 1, left: false };
-    let Some((_, Frame::Report(report))) = examples().into_iter().nth(1) else { panic!("the second is a report") };
-    let message = Message { entries: vec![entry; Message::MAX_ENTRIES].into(), ..report.message };
+    let (report, message) = service(1);
+    let message = PeerMessage::Service(Message { entries: vec![entry; Message::MAX_ENTRIES].into(), ..message });
     let report = Frame::Report(Report { message, ..report });
-    assert_eq!(Frame::decode(&bytes(&report)), Ok(Some((report.clone(), bytes(&report).len()))));
+    let full = [(1, [1.0; 10]); PaceMessage::APPS];
+    for frame in [report, pace(measured([1.0; 9], &full)), pace(decided(Pace::Free, [1.0; 4], &[1; PaceMessage::APPS]))]
+    {
+        assert_eq!(Frame::decode(&bytes(&frame)), Ok(Some((frame.clone(), bytes(&frame).len()))));
+    }
 }
 
 #[test]
@@ -141,8 +193,8 @@ fn lengths_are_checked_before_anything_is_allocated() {
 /// Of two bits for the kind of a total, 0 is none: then nothing of it can be wanted.
 #[test]
 fn what_is_counted_has_one_encoding() {
-    let Some((_, Frame::Report(report))) = examples().into_iter().nth(1) else { panic!("the second is a report") };
-    let first = bytes(&Frame::Report(report.clone())).len() - report.message.entries.len() * Message::ENTRY_LEN;
+    let (report, message) = service(1);
+    let first = bytes(&Frame::Report(report.clone())).len() - message.entries.len() * Message::ENTRY_LEN;
     let decoded = |flags| {
         let mut frame = bytes(&Frame::Report(report.clone()));
         frame[first] = flags;
@@ -189,10 +241,24 @@ proptest! {
             more,
             entries: entries.into(),
         };
-        let frame = Frame::Report(Report { from, to: receiver, message });
+        let frame = Frame::Report(Report { from, to: receiver, message: PeerMessage::Service(message) });
         let sent = bytes(&frame);
         prop_assert_eq!(Frame::decode(&sent), Ok(Some((frame, sent.len()))));
         fuzz::peer_frame(&sent);
+    }
+
+    /// As far as its digits go, and its range.
+    #[test]
+    fn messages_about_the_pace_arrive_as_sent(
+        values: [f32; 9], rate in 0.0_f32..1e18, bulk in vec(any::<u64>(), 0..32), apps in vec(any::<(u64, [f32; 10])>(), 0..32),
+    ) {
+        let value = |value: f32| if value > 0.0 { f64::from(value.min(1e18)) } else { 0.0 };
+        let apps: Vec<_> = apps.into_iter().map(|(key, values)| (key, values.map(value))).collect();
+        let [wide, most, best, largest, ..] = values.map(value);
+        for message in [measured(values.map(value), &apps), decided(Pace::At(rate.into()), [wide, most, best, largest], &bulk)] {
+            let sent = bytes(&pace(message.clone()));
+            prop_assert_eq!(Frame::decode(&sent), Ok(Some((pace(message), sent.len()))));
+        }
     }
 
     #[test]
@@ -203,7 +269,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_frames(index in 0_usize..6, at: proptest::sample::Index, value: u8, cut: proptest::sample::Index) {
+    fn damaged_frames(index in 0_usize..9, at: proptest::sample::Index, value: u8, cut: proptest::sample::Index) {
         let mut damaged = bytes(&examples()[index].1);
         let at = at.index(damaged.len());
         damaged[at] = value;
@@ -216,4 +282,18 @@ proptest! {
     fn any_bytes(bytes in vec(any::<u8>(), 0..300)) {
         fuzz::peer_frame(&bytes);
     }
+}
+
+#[test]
+fn values_about_the_pace_are_limited() {
+    let frame = bytes(&pace(decided(Pace::At(1.0), [1.0; 4], &[])));
+    let rate = vpfs_peer::wire::HEADER_LEN + 4 + 1 + 4;
+    for refused in [f32::NAN, f32::INFINITY, -1.0, -0.0, 2e18] {
+        let mut frame = frame.clone();
+        frame[rate..rate + 4].copy_from_slice(&refused.to_bits().to_be_bytes());
+        assert!(matches!(Frame::decode(&frame), Err(WireError::Value(_))), "{refused}");
+    }
+    let mut many = frame.clone();
+    *many.last_mut().unwrap() = 33;
+    assert!(matches!(Frame::decode(&many), Err(WireError::Value(_))));
 }

@@ -30,6 +30,12 @@ enum Policy {
         took_milli: Option<(u64, u64)>,
         interactive: bool,
     },
+    Pace {
+        best: u64,
+        most: u64,
+        usual: u64,
+        alone_ns: u64,
+    },
     Slots {
         depth: u32,
         small: u64,
@@ -64,6 +70,9 @@ impl Known {
                 let names = costs.bulk_flows.iter().filter_map(|app| name(*app));
                 (names.filter(|name| name.len() <= NAME_MAX).collect(), isolation(costs))
             }
+            &Learned::Pace { best, most, usual, alone_ns } => {
+                (Vec::new(), Policy::Pace { best, most, usual, alone_ns })
+            }
             Learned::Slots { depth, slot_costs } => (Vec::new(), slots(*depth, slot_costs)),
         };
         Self { server, bulk, policy }
@@ -85,6 +94,7 @@ impl Known {
                     bulk_flows: Vec::new(),
                 })
             }
+            &Policy::Pace { best, most, usual, alone_ns } => Learned::Pace { best, most, usual, alone_ns },
             Policy::Slots { depth, small, reads, writes } => Learned::Slots {
                 depth: Depth::new(*depth)?,
                 slot_costs: SlotCostTable::new(Bytes(*small), classes(reads)?, classes(writes)?).ok()?,
@@ -161,7 +171,7 @@ pub(super) mod tests {
     use super::*;
 
     /// Something learned by each policy that learns, in front of a server.
-    pub(crate) fn examples(server: &str) -> [(Known, Learned); 2] {
+    pub(crate) fn examples(server: &str) -> [(Known, Learned); 3] {
         let cost = |op, size| LearnedCost { op, size, cost_ns: 23, windows: 3, clean: 2, alone_ns: 1 };
         let costs = LearnedCosts {
             costs: vec![cost(OpKind::Write, Bytes::mib(1)), cost(OpKind::Metadata, Bytes::ZERO)],
@@ -176,7 +186,8 @@ pub(super) mod tests {
         };
         let large = SizeClass { up_to: Bytes::mib(4), slot_cost: SlotCost::new(5).unwrap() };
         let slot_costs = SlotCostTable::new(Bytes::kib(128), vec![large], Vec::new()).unwrap();
-        let all = [Learned::Isolation(costs), Learned::Slots { depth: Depth::new(11).unwrap(), slot_costs }];
+        let pace = Learned::Pace { best: 1, most: 2, usual: 3, alone_ns: 4 };
+        let all = [Learned::Isolation(costs), pace, Learned::Slots { depth: Depth::new(11).unwrap(), slot_costs }];
         all.map(|learned| {
             let name = |app: AppId| Some(if app == AppId(7) { "climate".to_owned() } else { "x".repeat(257) });
             (Known::of(server.to_owned(), &learned, name), learned)
@@ -193,7 +204,7 @@ pub(super) mod tests {
                     assert_eq!(read.bulk, ["climate"], "the other name is too long");
                     Learned::Isolation(LearnedCosts { bulk_flows: Vec::new(), ..costs })
                 }
-                slots @ Learned::Slots { .. } => slots,
+                nameless => nameless,
             };
             assert_eq!(read.learned(), Some(nameless));
         }

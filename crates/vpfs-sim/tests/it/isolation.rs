@@ -9,7 +9,7 @@ use crate::common::{ior, run};
 use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable, Weight};
 use vpfs_model::device::{DeviceProfile, HddProfile, VolumeProfile};
 use vpfs_model::plan::{Interactive, Ior, Phase};
-use vpfs_sim::{App, Layout, LinkProfile, PolicySpec, Results, Scenario, ServerGroup};
+use vpfs_sim::{App, Layout, LinkProfile, Partition, PeerNetwork, PolicySpec, Restart, Results, Scenario, ServerGroup};
 
 /// A small application that thinks between its calls, beside twelve writers.
 #[derive(Clone)]
@@ -23,6 +23,7 @@ struct Case {
     weights: (u32, u32),
     /// Promised to the small application.
     latency: Option<Duration>,
+    peers: PeerNetwork,
 }
 
 impl Case {
@@ -37,6 +38,7 @@ impl Case {
             large_processes: 12,
             weights: (1, 1),
             latency: None,
+            peers: PeerNetwork::default(),
         }
     }
 
@@ -67,6 +69,7 @@ impl Case {
             servers: vec![group],
             trace: true,
             apps,
+            peers: self.peers.clone(),
             ..Scenario::default()
         };
         run(&scenario, &PolicySpec::new("policy", settings))
@@ -371,5 +374,60 @@ fn under_proportional_bulk_alone_has_everything() {
         let alone = |kind| Measured::of(&case.run(kind, vec![case.large()]), 0).rate;
         let part = alone(PolicyKind::Proportional) / alone(PolicyKind::Fifo);
         assert!(part >= 0.98, "{name}: {part:.3}");
+    }
+}
+
+/// A call of bulk waits for the slowest of its servers, so what a pace is worth shows only if all servers change theirs
+/// together.
+#[test]
+fn servers_decide_together() {
+    let together = Case::on(throttled()).spread(16);
+    // None hears of any other.
+    let apart = |server| Partition { from: Duration::ZERO, to: Duration::MAX, servers: vec![server] };
+    let peers = PeerNetwork { partitions: (0..16).map(apart).collect(), ..PeerNetwork::default() };
+    let apart = Case { peers, ..together.clone() }.kept(PolicyKind::Proportional);
+    let together = together.kept(PolicyKind::Proportional);
+    println!("together {together:?}, apart {apart:?}");
+    assert!(together.small >= 0.8 && together.large >= 0.85, "{together:?}");
+    assert!(together.small * together.large >= 1.2 * apart.small * apart.large, "{together:?} {apart:?}");
+}
+
+/// Messages get lost, the server that decides restarts, and another one is unreachable for a time: all stay near what
+/// they knew.
+#[test]
+fn a_common_pace_outlives_faults() {
+    let seconds = Duration::from_secs;
+    let calm = Case::on(throttled()).spread(4);
+    let peers = PeerNetwork {
+        loss_ppm: 100_000,
+        restarts: vec![Restart { at: seconds(15), server: 0 }],
+        partitions: vec![Partition { from: seconds(22), to: seconds(28), servers: vec![2] }],
+        ..PeerNetwork::default()
+    };
+    let faulty = Case { peers, ..calm.clone() };
+    let [calm, faulty] = [calm, faulty].map(|case| case.kept(PolicyKind::Proportional));
+    let [one, other] = [&calm, &faulty].map(|kept| kept.small * kept.large);
+    println!("calm {one:.3} {calm:?}, with faults {other:.3} {faulty:?}");
+    assert!(other >= 0.85 * one, "{calm:?} {faulty:?}");
+}
+
+#[test]
+fn a_common_pace_takes_few_messages() {
+    let case = Case::on(throttled()).spread(4);
+    let results = case.run(PolicyKind::Proportional, vec![case.small(), case.large()]);
+    let bytes = results.coordination.expect("they coordinate").bytes as f64 / results.elapsed.as_secs_f64();
+    println!("{:.0} B/s of each application at each server", bytes / 8.0);
+    assert!(bytes / 8.0 <= 1000.0, "{bytes}");
+}
+
+#[test]
+fn under_proportional_a_promised_latency_is_kept() {
+    for (name, case, latency) in
+        [("throttled x 4", Case::on(throttled()).spread(4), 12), ("disk", Case::on(one_head()), 20)]
+    {
+        let (any, latency) = (case.kept(PolicyKind::Proportional), Duration::from_millis(latency));
+        let kept = Case { latency: Some(latency), ..case }.kept(PolicyKind::Proportional);
+        println!("{name:20} {any:?}, with a promise of {latency:?} {kept:?}");
+        assert!(kept.p90_ms <= latency.as_secs_f64() * 1e3, "{name}: {kept:?}");
     }
 }

@@ -8,7 +8,9 @@ use std::time::Duration;
 use vpfs_core::testing::Random;
 use vpfs_core::{AppId, AppPolicy, Bytes, Dispatch, OpKind, ServerId, Settings, SharePolicy, Time};
 use vpfs_node::coordination::{CoordinationSettings, Counted, Message};
-use vpfs_node::{AppName, Arrival, Event, NamedShare, Node, NodeSettings, Outputs, PeerSettings, RequestKey, Served};
+use vpfs_node::{
+    AppName, Arrival, Event, NamedShare, Node, NodeSettings, Outputs, PeerMessage, PeerSettings, RequestKey, Served,
+};
 
 /// The application with a total of [`RATE`].
 const APP: AppId = AppId(0);
@@ -47,7 +49,7 @@ pub(crate) struct Cluster {
     pub(crate) lie: fn(usize, &mut Message),
     delay_ms: u32,
     random: Random,
-    flights: BTreeMap<(Time, u64), (usize, usize, Message)>,
+    flights: BTreeMap<(Time, u64), (usize, usize, PeerMessage)>,
     flown: u64,
     /// A server completes a request only in each step whose number is a multiple of this one.
     pub(crate) slowness: usize,
@@ -215,7 +217,9 @@ impl Cluster {
         self.steps.last_mut().unwrap()[me] += of_app * SIZE;
         self.served[me].extend(drained.dispatched);
         for (to, mut message) in drained.messages {
-            (self.lie)(me, &mut message);
+            if let PeerMessage::Service(message) = &mut message {
+                (self.lie)(me, message);
+            }
             let delay = Duration::from_micros(u64::from(self.random.below(self.delay_ms * 1000)));
             self.flown += 1;
             self.flights.insert((self.now + delay, self.flown), (me, to.0 as usize, message));
@@ -301,12 +305,12 @@ pub(crate) fn exaggerate(is_liar: bool, message: &mut Message, counted: Counted)
 
 #[derive(Default)]
 struct Drained {
-    messages: Vec<(ServerId, Message)>,
+    messages: Vec<(ServerId, PeerMessage)>,
     dispatched: Vec<(RequestKey, AppId)>,
 }
 
 impl Outputs<AppId> for Drained {
-    fn transmit(&mut self, messages: impl Iterator<Item = (ServerId, Message)>) {
+    fn transmit(&mut self, messages: impl Iterator<Item = (ServerId, PeerMessage)>) {
         self.messages.extend(messages);
     }
 

@@ -1,0 +1,54 @@
+//! Who is bulk, and at what rate it goes: at one server, or at all that share a decision.
+
+use alloc::boxed::Box;
+
+use super::law::{AppTick, Law, Tick};
+use crate::pace::{AppMeasure, Decision, Measure};
+
+/// Bulk has this part of the largest footprint.
+pub(super) const LARGE: f64 = 0.5;
+
+/// Decides from what was measured.
+#[derive(Debug)]
+pub struct Decider {
+    law: Box<Law>,
+}
+
+impl Default for Decider {
+    fn default() -> Self {
+        Self::knowing(0.0, 0.0)
+    }
+}
+
+impl Decider {
+    /// One that goes on from a [`Decision::best`] and [`Decision::most`].
+    pub fn knowing(best: f64, most: f64) -> Self {
+        Self { law: Box::new(Law::knowing(best, most)) }
+    }
+
+    /// Decides by what was measured since the last time. O(applications + rates seen).
+    pub fn decide<K: Copy + Into<u64>>(&mut self, measure: &Measure<K>) -> Decision<K> {
+        // Bulk is who has much pending, and gets something. One that has much pending because others are served first
+        // is not. Weights do not count here: they decide how much each gets.
+        let largest = measure.apps.iter().max_by(|one, other| one.footprint.total_cmp(&other.footprint));
+        let (largest, got) = largest.map_or((0.0, 0.0), |app| (app.footprint, app.got));
+        let is_bulk = |app: &AppMeasure<K>| app.footprint >= largest * LARGE && app.got >= got * LARGE / 4.0;
+        let tick = |app: &AppMeasure<K>| AppTick {
+            app: app.key.into(),
+            weight: app.weight,
+            bulk: is_bulk(app),
+            done: app.done,
+            late: app.late,
+            waited: app.waited,
+            pending: app.pending,
+            age: app.age,
+            longest: app.longest,
+            clients: app.clients,
+        };
+        let Measure { seconds, served, lost, blocked, unwanted, full, usual, .. } = *measure;
+        let apps = measure.apps.iter().map(tick).collect();
+        let pace = self.law.on_tick(&Tick { seconds, served, lost, blocked, unwanted, full, usual, apps });
+        let bulk = measure.apps.iter().filter(|app| is_bulk(app)).map(|app| app.key).collect();
+        Decision { pace, wide: self.law.wide(), most: self.law.most(), best: self.law.best(), largest, bulk }
+    }
+}
