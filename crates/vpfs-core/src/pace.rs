@@ -108,9 +108,8 @@ impl<K: Copy + Default + PartialEq> Measure<K> {
         }
     }
 
-    /// What all servers measured, as the mean of those with bulk, but the least that is unwanted and the longest that it
-    /// is full; what applications
-    /// did is a sum. O(applications²).
+    /// What all servers measured, as the mean of those with bulk, but the least that is unwanted and the longest that
+    /// it is full; what applications did is a sum. O(applications²).
     pub fn of_all<'a>(all: impl Iterator<Item = &'a Self> + Clone) -> Self
     where
         K: 'a,
