@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use vpfs_core::testing::Random;
 use vpfs_core::{
-    AppId, AppPolicy, Bytes, Cap, Depth, Ioco, IocoSettings, Isolation, OpKind, Policy, PolicyKind, Request, RequestId,
-    Scheduler, Scope, Settings, Sfq, SlotCostTable, Target, Time, TwoLevel, TwoLevelSettings, Weight,
+    AppId, AppPolicy, Bytes, Cap, Depth, Ioco, IocoSettings, Isolation, OpKind, Policy, PolicyKind, Proportional,
+    Request, RequestId, Scheduler, Scope, Settings, Sfq, SlotCostTable, Target, Time, TwoLevel, TwoLevelSettings,
+    Weight,
 };
 
 use crate::Effort;
@@ -78,7 +79,17 @@ impl<S: Scheduler> Bench<S> {
     /// Dispatch, complete, enqueue; which flow, and the size of its new request.
     fn pair(&mut self) -> (AppId, Bytes) {
         self.now = Time::from_nanos(self.now.as_nanos() + 1000);
-        let Some(dispatch) = self.scheduler.poll_dispatch(self.now) else { unreachable!("slots are unlimited") };
+        let dispatch = loop {
+            match self.scheduler.poll_dispatch(self.now) {
+                Some(dispatch) => break dispatch,
+                // Held by a pace.
+                None => {
+                    let due = self.scheduler.poll_timeout();
+                    self.now = due.unwrap_or_else(|| unreachable!("slots are unlimited")).max(self.now);
+                    self.scheduler.handle_timeout(self.now);
+                }
+            }
+        };
         self.scheduler.complete(self.now, dispatch.id);
         (dispatch.app, self.enqueue(dispatch.id, dispatch.app))
     }
@@ -177,6 +188,7 @@ pub(crate) fn pairs(effort: Effort) -> Vec<Measurement> {
             measurements.push(case.measure(effort, "two-level", class(), two_level).without_shares());
             measurements.push(case.measure(effort, "ioco", none, || Ioco::new(ioco, unlimited(), 0)).without_shares());
             measurements.push(case.measure(effort, "isolation", none, || Isolation::new(0)).without_shares());
+            measurements.push(case.measure(effort, "proportional", none, || Proportional::new(0)).without_shares());
         }
     }
     measurements

@@ -181,7 +181,7 @@ pub struct Decision<K> {
     pub best: f64,
     /// The largest footprint, over all servers.
     pub largest: f64,
-    /// Applications that are bulk.
+    /// Applications that are bulk, in order.
     pub bulk: Vec<K>,
 }
 

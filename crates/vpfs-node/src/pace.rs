@@ -276,5 +276,7 @@ fn named(measure: &Measure<AppId>, flows: &Flows) -> Measure<FlowKey> {
 
 fn local(decision: &Decision<FlowKey>, flows: &Flows) -> Decision<AppId> {
     let Decision { pace, wide, most, best, largest, ref bulk } = *decision;
-    Decision { pace, wide, most, best, largest, bulk: bulk.iter().filter_map(|key| flows.app(*key)).collect() }
+    let mut bulk: Vec<AppId> = bulk.iter().filter_map(|key| flows.app(*key)).collect();
+    bulk.sort_unstable();
+    Decision { pace, wide, most, best, largest, bulk }
 }

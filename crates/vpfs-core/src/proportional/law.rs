@@ -369,7 +369,7 @@ impl Law {
 
     /// The best rate, 0 if unknown.
     pub(super) fn best(&self) -> f64 {
-        if self.known || !self.curve.is_empty() { Self::of_rate(self.best) } else { 0.0 }
+        if self.best > 0 { Self::of_rate(self.best) } else { 0.0 }
     }
 
     /// The most that bulk was served of late, as cost per second.

@@ -726,7 +726,7 @@ impl Pacing for Proportional {
     fn follow(&mut self, now: Time, decision: Decision<AppId>) {
         for index in 0..self.active.len() {
             let app = self.active[index];
-            self.set_bulk(now, app, decision.bulk.contains(&app));
+            self.set_bulk(now, app, decision.bulk.binary_search(&app).is_ok());
         }
         self.gate.set(now, decision.pace);
         self.gate.wide = decision.wide;
