@@ -346,6 +346,9 @@ impl Run {
                     self.record.dispatch(op);
                     let every = Duration::from_millis(1);
                     let pieces = (at % 2 == 1).then_some(Pieces { count: 3, every });
+                    if op.serial.is_multiple_of(2) {
+                        session.ask_to_store(op);
+                    }
                     session.dispatch(self.now, op, pieces);
                 }
                 self.receive(Side::Client);

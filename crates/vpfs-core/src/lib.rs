@@ -91,6 +91,7 @@ pub mod total;
 mod totals;
 pub mod two_level;
 pub mod units;
+mod unstored_limit;
 
 pub use app_policy::{AppPolicy, Cap, Minimum, ShareId, SharePolicy};
 pub use dsfq::SharedService;
@@ -119,3 +120,4 @@ pub use total::{Reach, Scope, TotalKind};
 pub use totals::{TotalId, Totals};
 pub use two_level::TwoLevel;
 pub use units::{AppId, Bytes, Depth, FileKey, Objects, RequestId, ServerId, SlotCost, Time, VirtualTime, Weight};
+pub use unstored_limit::UnstoredLimit;

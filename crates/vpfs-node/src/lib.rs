@@ -63,6 +63,7 @@ mod places;
 mod requests;
 mod snapshot;
 mod turns;
+mod unstored;
 mod used;
 
 pub use accounts::{Activity, AppAccount, Histogram, Wait, WaitedFor};
@@ -76,3 +77,4 @@ pub use peers::{PeerMessage, PeerService, PeerSettings};
 pub use places::{InShare, NamedShare};
 pub use requests::RequestKey;
 pub use snapshot::{AppSnapshot, AppTotals, Snapshot};
+pub use unstored::Unstored;

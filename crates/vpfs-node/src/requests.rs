@@ -8,7 +8,7 @@ use vpfs_core::{AppId, Dispatch, OpKind, Pieces, RequestId, Rule, SlotCost, Time
 use crate::in_storage::{Entered, Leaving};
 
 /// The identity of a request at its node; no later request has the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestKey {
     /// Used again after the end of the request.
     id: RequestId,

@@ -196,6 +196,13 @@ impl Daemon {
         })
     }
 
+    /// Whether the host of a server limits what that has not stored; otherwise clients of NFS may leave only so much to
+    /// it to store later. Returns whether that is news.
+    pub fn set_limited_there(&self, server: ServerId, is_limited: bool) -> bool {
+        let mut gates = self.shared.gates.iter();
+        gates.find(|gate| gate.server() == server).is_some_and(|gate| gate.set_limited_there(is_limited))
+    }
+
     /// The configuration in force.
     pub fn config(&self) -> &Config {
         &self.config

@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, watch};
-use vpfs_config::{AppEntry, AppTable, Config, Share};
+use vpfs_config::{AppEntry, AppTable, Config, Protocol, Share, WriteBack};
 use vpfs_core::{AppId, Bytes, Dispatch, FileKey, Learned, Objects, OpKind, ServerId, Time};
 use vpfs_node::coordination::Members;
 use vpfs_node::{
     AppName, Arrival, Event, NamedShare, Node, NodeSettings, PeerMessage, PeerSettings, RequestKey, Served, Snapshot,
+    Unstored,
 };
 use vpfs_session::{Completed, OpId, Outcome, Submission};
 
@@ -39,6 +40,10 @@ pub(crate) struct Gate {
 
 struct State {
     node: Node<Waiter>,
+    /// What clients leave to the server to store later; `None` if that is not limited.
+    unstored: Option<Unstored>,
+    /// The server's own host limits it.
+    is_limited_there: bool,
     timer: Option<Time>,
     /// Applications that were bulk before a restart, and have not appeared since.
     awaited: Vec<String>,
@@ -47,8 +52,8 @@ struct State {
 /// What waits for a request's dispatch.
 #[derive(Clone)]
 enum Waiter {
-    /// An operation of a session, and whose it is.
-    Session(Arc<Mailbox>, OpId, Arc<Origin>),
+    /// An operation of a session, whose it is, and bytes that may be stored later.
+    Session(Arc<Mailbox>, OpId, Arc<Origin>, u64),
     /// A request of a program on this host.
     Program(Arc<Ticket>),
 }
@@ -62,24 +67,36 @@ struct Outputs {
     events: Vec<(Time, Event)>,
 }
 
-impl vpfs_node::Outputs<Waiter> for Outputs {
+/// Takes a node's outputs.
+struct Drain<'a> {
+    outputs: &'a mut Outputs,
+    unstored: Option<&'a mut Unstored>,
+    now: Time,
+}
+
+impl vpfs_node::Outputs<Waiter> for Drain<'_> {
     fn transmit(&mut self, messages: impl Iterator<Item = (ServerId, PeerMessage)>) {
-        self.messages.extend(messages);
+        self.outputs.messages.extend(messages);
     }
 
-    fn dispatch(&mut self, waiter: &Waiter, _: RequestKey, dispatch: &Dispatch) {
+    fn dispatch(&mut self, waiter: &Waiter, request: RequestKey, dispatch: &Dispatch) {
         match waiter {
-            Waiter::Session(mailbox, op, _) => {
-                mailbox.put(Dispatched { op: *op, pieces: dispatch.pieces });
-                self.dispatched.push(Arc::clone(mailbox));
+            Waiter::Session(mailbox, op, _, may_be_left) => {
+                let is_to_store = *may_be_left > 0
+                    && self
+                        .unstored
+                        .as_mut()
+                        .is_some_and(|unstored| !unstored.may_leave(self.now, request, dispatch.app, *may_be_left));
+                mailbox.put(Dispatched { op: *op, pieces: dispatch.pieces, is_to_store });
+                self.outputs.dispatched.push(Arc::clone(mailbox));
             }
-            Waiter::Program(ticket) => self.programs.push(Arc::clone(ticket)),
+            Waiter::Program(ticket) => self.outputs.programs.push(Arc::clone(ticket)),
         }
     }
 
     fn event(&mut self, at: Time, event: Event) {
         if is_important(&event) || tracing::enabled!(tracing::Level::DEBUG) {
-            self.events.push((at, event));
+            self.outputs.events.push((at, event));
         }
     }
 }
@@ -94,7 +111,8 @@ impl Gate {
     pub(crate) fn new(clock: Clock, server: ServerId, outbox: Outbox, config: &Config, apps: &AppTable) -> Self {
         let now = clock.now();
         let node = Node::new(now, server, &node_settings(config, now));
-        let state = State { node, timer: None, awaited: Vec::new() };
+        let unstored = unstored(config, server);
+        let state = State { node, unstored, is_limited_there: false, timer: None, awaited: Vec::new() };
         let gate = Self {
             clock,
             server,
@@ -144,10 +162,10 @@ impl Gate {
         Belonging { app, origin }: Belonging,
         submission: &Submission,
     ) -> RequestKey {
-        let Submission { kind, cost: Bytes(bytes), objects, position, elsewhere, piece, .. } = *submission;
+        let Submission { kind, cost: Bytes(bytes), objects, position, elsewhere, piece, may_be_left, .. } = *submission;
         // No client says when it issued a request (docs/decisions/0002-policies-and-simulation.md).
         let arrival = Arrival { app, op: kind, bytes, objects, position, elsewhere, issued_at: None, piece };
-        let waiter = Waiter::Session(Arc::clone(mailbox), op, origin);
+        let waiter = Waiter::Session(Arc::clone(mailbox), op, origin, if may_be_left { bytes } else { 0 });
         self.with(|state, now| state.node.enqueue(now, waiter, &arrival))
     }
 
@@ -170,7 +188,7 @@ impl Gate {
             self.lock().node.waiting().map(|(request, op, waiter)| (request, op, waiter.clone())).collect();
         let found = waiting.into_iter().filter_map(|(request, op, waiter)| {
             let app = match waiter {
-                Waiter::Session(_, _, origin) => identified(&origin, op),
+                Waiter::Session(_, _, origin, _) => identified(&origin, op),
                 Waiter::Program(ticket) => ticket.app()?,
             };
             Some((request, app))
@@ -202,11 +220,14 @@ impl Gate {
 
     /// A dispatched operation ended.
     pub(crate) fn complete(&self, request: RequestKey, completed: &Completed) {
-        let &Completed { kind, outcome, moved, arrived, dispatched, .. } = completed;
+        let &Completed { kind, outcome, moved, is_stored, arrived, dispatched, .. } = completed;
         let answered = matches!(outcome, Outcome::Answered { .. });
         let op = kind.unwrap_or(OpKind::Metadata);
         let served = Served { op, bytes: moved, arrived, dispatched, answered };
-        self.with(|state, now| state.node.complete(now, request, &served));
+        self.with(|state, now| {
+            state.node.complete(now, request, &served);
+            state.ended(now, request, if is_stored { moved } else { 0 });
+        });
     }
 
     /// A dispatched operation waits for its client: frees its slots. It is still completed or cancelled later.
@@ -217,7 +238,10 @@ impl Gate {
 
     /// Cancels a queued or dispatched operation, refunding its cost and freeing its slots.
     pub(crate) fn cancel(&self, request: RequestKey) {
-        self.with(|state, now| state.node.cancel(now, request));
+        self.with(|state, now| {
+            state.node.cancel(now, request);
+            state.ended(now, request, 0);
+        });
     }
 
     pub(crate) fn learn_size(&self, file: FileKey, size: u64) {
@@ -273,7 +297,16 @@ impl Gate {
 
     /// Changes policy and costs; no queued or dispatched request is lost.
     pub(crate) fn reconfigure(&self, config: &Config) {
-        self.with(|state, now| state.node.reconfigure(now, &node_settings(config, now)));
+        self.with(|state, now| {
+            state.node.reconfigure(now, &node_settings(config, now));
+            // The setting itself needs a restart, but the mode may have changed.
+            state.unstored = unstored(config, self.server).map(|new| state.unstored.take().unwrap_or(new));
+        });
+    }
+
+    /// The server's own host limits what it has not stored, or no longer. Returns whether that is news.
+    pub(crate) fn set_limited_there(&self, is_limited: bool) -> bool {
+        std::mem::replace(&mut self.lock().is_limited_there, is_limited) != is_limited
     }
 
     /// All that is known at this moment.
@@ -336,7 +369,9 @@ impl Gate {
         let now = self.clock.now();
         let result = input(&mut state, now);
         let mut outputs = Outputs::default();
-        let timer = state.node.drain(now, &mut outputs);
+        let State { node, unstored, is_limited_there, .. } = &mut *state;
+        let unstored = unstored.as_mut().filter(|_| !*is_limited_there);
+        let timer = node.drain(now, &mut Drain { outputs: &mut outputs, unstored, now });
         let timer_changed = std::mem::replace(&mut state.timer, timer) != timer;
         drop(state);
         if timer_changed {
@@ -350,6 +385,28 @@ impl Gate {
             self.timer_changed.notify_one();
         }
         result
+    }
+}
+
+impl State {
+    /// A request that was dispatched ended, after which so many bytes more are stored.
+    fn ended(&mut self, now: Time, request: RequestKey, stored: u64) {
+        if let Some(unstored) = &mut self.unstored {
+            unstored.ended(now, request, stored);
+        }
+    }
+}
+
+/// The limit on what clients leave to this server to store later; `None` if there is none.
+fn unstored(config: &Config, server: ServerId) -> Option<Unstored> {
+    let is_nfs = config.servers[server.index()].address.protocol() == Some(Protocol::Nfs);
+    if !is_nfs || config.scheduler.observed.is_some() {
+        return None;
+    }
+    match config.limits.write_back {
+        WriteBack::Auto => Some(Unstored::new(None)),
+        WriteBack::Size(size) => Some(Unstored::new(Some(size))),
+        WriteBack::Off => None,
     }
 }
 

@@ -12,6 +12,8 @@ use vpfs_session::OpId;
 pub(crate) struct Dispatched {
     pub(crate) op: OpId,
     pub(crate) pieces: Option<Pieces>,
+    /// The server is to answer it only once its data is stored.
+    pub(crate) is_to_store: bool,
 }
 
 /// Dispatched operations of one session. Limited by the number of operations that the session holds.
@@ -97,7 +99,8 @@ mod tests {
         let (mailbox, mut dispatched) = (Mailbox::default(), Vec::new());
         let mut context = Context::from_waker(Waker::noop());
         let mut filled = pin!(mailbox.filled());
-        let [first, second] = [1, 2].map(|serial| Dispatched { op: OpId { index: 0, serial }, pieces: None });
+        let [first, second] =
+            [1, 2].map(|serial| Dispatched { op: OpId { index: 0, serial }, pieces: None, is_to_store: false });
         mailbox.put(first);
         mailbox.take(&mut dispatched);
         mailbox.wake();

@@ -393,6 +393,7 @@ mod tests {
             position: None,
             elsewhere: None,
             piece: None,
+            may_be_left: false,
             user: None,
         };
         let op = OpId { index: 0, serial: 0 };

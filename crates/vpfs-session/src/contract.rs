@@ -66,6 +66,10 @@ pub trait Session: fmt::Debug + Send {
     /// If `op` was dispatched before: a bug of the driver.
     fn dispatch(&mut self, now: Time, op: OpId, pieces: Option<Pieces>);
 
+    /// The server is to answer a queued [`Submission::may_be_left`] only when its data is on stable storage. The reply
+    /// says so to the client as well, which may expect less but not more. Nothing happens if `op` has been cancelled.
+    fn ask_to_store(&mut self, op: OpId);
+
     /// The client sends nothing more, and left `unread` bytes of an incomplete message. Queued requests are cancelled;
     /// replies still pass.
     fn handle_client_eof(&mut self, unread: usize);
@@ -200,6 +204,8 @@ pub struct Submission {
     pub elsewhere: Option<vpfs_core::Bytes>,
     /// For a write: the smallest piece in which its data can be sent on; `None` if it can only be sent as a whole.
     pub piece: Option<vpfs_core::Bytes>,
+    /// For a write: its client leaves it to the server when to store the data, and [`Session::ask_to_store`] need not.
+    pub may_be_left: bool,
     /// The user of this request, shared with other requests of the same user. `None` if the connection has not stated
     /// one: then it belongs to the user of other connections from the same host.
     pub user: Option<Arc<User>>,
@@ -247,6 +253,8 @@ pub struct Completed {
     pub outcome: Outcome,
     /// Data bytes that passed, both directions, without headers.
     pub moved: u64,
+    /// They are on stable storage now, as the server says of a write.
+    pub is_stored: bool,
     /// When its request arrived.
     pub arrived: Time,
     /// When it was sent to the server.

@@ -102,7 +102,8 @@ pub(crate) const LIMITS: Section = Section {
             Kind::Text("\"auto\", \"off\" or a size such as \"64MiB\""),
             "How much written data may be in the server host's memory and not on its disk, per disk: everything \
              unstored is ahead of a small write. `auto` is what the disk stores in an eighth of a second. Needs \
-             Linux 6.2, and root or vpfs-write-back.service on that host; `off` in mode `observe`.",
+             Linux 6.2, and root or vpfs-write-back.service on that host; otherwise NFS servers are asked to store \
+             at once what exceeds it. `off` in mode `observe`.",
         )
         .default("auto")
         .at_restart(),

@@ -541,7 +541,10 @@ impl Connection {
             }
             let now = self.shared.clock.now();
             for index in 0..self.dispatched.len() {
-                let Dispatched { op, pieces } = self.dispatched[index];
+                let Dispatched { op, pieces, is_to_store } = self.dispatched[index];
+                if is_to_store {
+                    self.session.ask_to_store(op);
+                }
                 self.session.dispatch(now, op, pieces);
             }
             self.dispatched.clear();

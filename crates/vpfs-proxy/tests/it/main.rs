@@ -31,3 +31,4 @@ mod shares;
 mod strangers;
 mod transparent;
 mod trust;
+mod unstored;

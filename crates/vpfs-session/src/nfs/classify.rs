@@ -19,6 +19,8 @@ pub(super) struct Plan {
     pub(super) carried: u64,
     pub(super) order: Option<Order>,
     pub(super) numbered: Option<Numbered>,
+    /// Where the arguments say that a WRITE may be stored later.
+    pub(super) unstable_at: Option<usize>,
 }
 
 /// Bytes of a listing's reply for each entry, at least, and with attributes and handles.
@@ -74,7 +76,7 @@ pub(super) fn opaque_objects(len: usize) -> u32 {
 
 /// `None` if it may have operations that are not known.
 fn v4(compound: &Compound<'_>, len: usize, unread: usize, user: Option<&Arc<User>>) -> Option<Plan> {
-    let &Compound { read, reads, listing, objects, file, .. } = compound;
+    let &Compound { read, reads, listing, objects, file, unstable_at, .. } = compound;
     let written = compound.written.min(len as u64);
     if !compound.is_known(unread) {
         return None;
@@ -84,7 +86,7 @@ fn v4(compound: &Compound<'_>, len: usize, unread: usize, user: Option<&Arc<User
     }
     if let Some((file, offset)) = compound.data {
         let (kind, answer) = match (reads, written) {
-            (0, _) => (OpKind::Write, Answer::Plain),
+            (0, _) => (OpKind::Write, Answer::CompoundWrite),
             (1, 0) => (OpKind::Read, Answer::CompoundRead),
             _ => (if read < written { OpKind::Write } else { OpKind::Read }, Answer::Uncounted),
         };
@@ -92,7 +94,7 @@ fn v4(compound: &Compound<'_>, len: usize, unread: usize, user: Option<&Arc<User
         let file = file.unwrap_or_default();
         let order = Some(order(user, file_key(file), !compound.is_ordered));
         let plan = data(kind, file, offset, read.min(LONGEST_READ) + written, user);
-        return Some(Plan { answer, carried: written, order, ..plan });
+        return Some(Plan { answer, carried: written, order, unstable_at, ..plan });
     }
     let order = file.filter(|_| compound.is_ordered).map(|file| order(user, file_key(file), false));
     if listing > 0 {
@@ -108,8 +110,8 @@ fn v3(procedure: u32, access: Access<'_>, len: usize, user: Option<&Arc<User>>) 
             data(OpKind::Read, file, offset, u64::from(count).min(LONGEST_READ), user)
         }
         // The server refuses a call with less data than it says.
-        Access::Write { file, offset, count, .. } => {
-            data(OpKind::Write, file, offset, u64::from(count).min(len as u64), user)
+        Access::Write { file, offset, count, unstable_at } => {
+            Plan { unstable_at, ..data(OpKind::Write, file, offset, u64::from(count).min(len as u64), user) }
         }
         Access::List { bytes, is_plus, .. } => {
             let entries = bytes / if is_plus { ENTRY_PLUS } else { ENTRY };
@@ -136,9 +138,17 @@ fn data(kind: OpKind, file: &[u8], start: u64, bytes: u64, user: Option<&Arc<Use
         position: i64::try_from(start).is_ok().then_some(FilePosition { file, start }),
         elsewhere: None,
         piece: None,
+        may_be_left: false,
         user: user.cloned(),
     };
-    Plan { class: Class::Scheduled(submission), answer, carried, order: Some(order(user, file, true)), numbered: None }
+    Plan {
+        class: Class::Scheduled(submission),
+        answer,
+        carried,
+        order: Some(order(user, file, true)),
+        numbered: None,
+        unstable_at: None,
+    }
 }
 
 /// A call that moves no data.
@@ -150,9 +160,17 @@ pub(super) fn metadata(user: Option<&Arc<User>>, objects: u32) -> Plan {
         position: None,
         elsewhere: None,
         piece: None,
+        may_be_left: false,
         user: user.cloned(),
     };
-    Plan { class: Class::Scheduled(submission), answer: Answer::Plain, carried: 0, order: None, numbered: None }
+    Plan {
+        class: Class::Scheduled(submission),
+        answer: Answer::Plain,
+        carried: 0,
+        order: None,
+        numbered: None,
+        unstable_at: None,
+    }
 }
 
 /// Handles are longer than keys.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use vpfs_core::Time;
-use vpfs_wire::nfs::{Access, Call, Compound, Credential, Message, Record, program};
+use vpfs_wire::nfs::{Access, Call, Compound, Credential, Message, Protection, Record, program};
 
 use super::classify::{Plan, metadata, plan};
 use super::detail::{Content, Detail};
@@ -70,11 +70,17 @@ impl Messages {
         }
         let user = self.user_of(&call.credential);
         let mut plan = plan(&call, record.len, record.len - bytes.len(), user.as_ref());
-        let detail = Detail {
-            answer: plan.answer,
-            protection: call.credential.protection(),
-            content: content(&call, record, &plan),
-        };
+        let protection = call.credential.protection();
+        // A checksum covers the arguments, too.
+        let unstable_at = plan.unstable_at.filter(|_| protection == Protection::None).and_then(|at| {
+            let before = start.len() - call.arguments?.len();
+            u16::try_from(record.place(bytes, before + at)?).ok()
+        });
+        if let Class::Scheduled(submission) = &mut plan.class {
+            submission.may_be_left = unstable_at.is_some();
+        }
+        let content = content(&call, record, &plan);
+        let detail = Detail { answer: plan.answer, protection, content, unstable_at };
         let Some(tag) = unused_tag(core, call.xid, &detail.content, plan.numbered)? else { return Ok(Found::Settled) };
         let is_ahead = plan.numbered.is_some_and(|numbered| core.is_ahead(numbered));
         if plan.class == Class::Exempt && (core.has_exempt() || is_ahead) {

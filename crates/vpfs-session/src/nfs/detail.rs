@@ -14,6 +14,8 @@ pub(super) struct Detail {
     /// How its results are protected.
     pub(super) protection: Protection,
     pub(super) content: Content,
+    /// Where its record says that a WRITE may be stored later; `None` also where that can't be changed.
+    pub(super) unstable_at: Option<u16>,
 }
 
 /// What a reply reveals.
@@ -31,6 +33,8 @@ pub(super) enum Answer {
     Write,
     /// Entries of a directory.
     List { is_plus: bool },
+    /// Whether what was written is stored, by NFSv4.
+    CompoundWrite,
     /// How much was read, by NFSv4.
     CompoundRead,
     /// Entries of a directory, by NFSv4.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use vpfs_core::Time;
 use vpfs_wire::DecodeError;
-use vpfs_wire::nfs::{MAX_RECORD, Record};
+use vpfs_wire::nfs::{DATA_SYNC, MAX_RECORD, Record};
 
 use crate::shared::{Core, Protocol, ProtocolSession, violation};
 use crate::{CloseReason, Interposer, Requester, Session, SessionLimits, Side, User};
@@ -65,6 +65,10 @@ impl Protocol for Messages {
 
     fn server_message(&mut self, core: &mut Core<Self>, now: Time, buf: &mut BytesMut) -> Result<bool, CloseReason> {
         server::on_server_message(core, now, buf)
+    }
+
+    fn stored_instead(detail: &Detail) -> Option<(usize, &'static [u8])> {
+        Some((detail.unstable_at?.into(), &DATA_SYNC))
     }
 
     fn content(request: &[u8]) -> &[u8] {

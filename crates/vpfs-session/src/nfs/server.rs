@@ -2,7 +2,9 @@
 
 use bytes::BytesMut;
 use vpfs_core::{Objects, Time};
-use vpfs_wire::nfs::{Message, Record, Reply, compound_listed, compound_moved, listed, moved, program, status};
+use vpfs_wire::nfs::{
+    Message, Record, Reply, compound_listed, compound_moved, compound_stored, listed, moved, program, status,
+};
 
 use super::classify::opaque_objects;
 use super::detail::Answer;
@@ -72,6 +74,7 @@ fn learn(core: &mut Core<Messages>, id: OpId, reply: &Reply<'_>, record: &Record
     let entries = |listed: u32| if status == 0 { Objects::new(u64::from(listed) * parts as u64) } else { Objects::ONE };
     match answer {
         Answer::Read | Answer::Write if status == 0 => data(core, id, answer, results),
+        Answer::CompoundWrite if status == 0 => core.op_mut(id).is_stored = compound_stored(results) == Ok(true),
         Answer::CompoundRead if status == 0 => match compound_moved(results) {
             Ok(count) => core.read_in_reply(id, count.into()),
             Err(_) => core.leave_uncounted(id),
@@ -90,6 +93,7 @@ fn data(core: &mut Core<Messages>, id: OpId, answer: Answer, results: &[u8]) {
     if let Ok(moved) = moved(is_write, results) {
         let file = core.op(id).detail.content.position.map(|position| position.file);
         core.actions.extend(file.zip(moved.size).map(|(file, size)| Action::SizeLearned { file, size }));
+        core.op_mut(id).is_stored = moved.is_stored;
         if !is_write {
             core.read_in_reply(id, moved.count.into());
         }

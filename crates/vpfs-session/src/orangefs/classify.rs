@@ -75,6 +75,7 @@ pub(crate) fn metadata(request: &RequestView<'_>) -> Result<Submission, DecodeEr
         position: None,
         elsewhere: None,
         piece: None,
+        may_be_left: false,
         user: None,
     })
 }
@@ -122,7 +123,8 @@ fn data(io: &IoView<'_>, bytes: u64, start: Option<u64>, elsewhere: Option<Bytes
     };
     let position = start.map(|start| FilePosition { file: file_key(io.handle), start });
     let piece = (kind == OpKind::Write).then_some(FLOW_BUFFER);
-    Submission { kind, cost: data_cost(bytes), objects: Objects::ONE, position, elsewhere, piece, user: None }
+    let (cost, objects) = (data_cost(bytes), Objects::ONE);
+    Submission { kind, cost, objects, position, elsewhere, piece, may_be_left: false, user: None }
 }
 
 /// `None` if computing the answer would take more steps than allowed for one request.

@@ -105,6 +105,7 @@ impl<P: Protocol> Core<P> {
             numbered,
             moved: 0,
             is_uncounted: false,
+            is_stored: false,
             is_released: false,
             pieces: None,
             arrived: now,
@@ -120,6 +121,21 @@ impl<P: Protocol> Core<P> {
             Class::Exempt => self.dispatch(now, id, None),
             Class::Scheduled(submission) => self.enqueue(id, submission),
         }
+    }
+
+    /// Changes the word of a queued write by which the server may answer before it has stored.
+    pub(super) fn ask_to_store(&mut self, id: OpId) {
+        if !self.table.contains(id) {
+            return;
+        }
+        let op = self.table.get_mut(id);
+        let (Some((at, instead)), State::Queued(request)) = (P::stored_instead(&op.detail), &mut op.state) else {
+            return;
+        };
+        // What is around it is shared with buffers and not copied.
+        let behind = request.split_off(at + instead.len());
+        request.truncate(at);
+        op.rest.get_or_insert_default().0.splice(..0, [Bytes::from_static(instead), behind]);
     }
 
     pub(super) fn dispatch(&mut self, now: Time, id: OpId, pieces: Option<Pieces>) {

@@ -60,6 +60,12 @@ pub(crate) trait Protocol: fmt::Debug + Send + Sized {
     /// needed.
     fn server_message(&mut self, core: &mut Core<Self>, now: Time, buf: &mut BytesMut) -> Result<bool, CloseReason>;
 
+    /// For a write that may be answered before it is stored: where its request says so, and what is to be there
+    /// instead.
+    fn stored_instead(_: &Self::Detail) -> Option<(usize, &'static [u8])> {
+        None
+    }
+
     /// The part of a whole request that is equal if its client repeats it.
     fn content(request: &[u8]) -> &[u8];
 

@@ -57,6 +57,8 @@ pub(crate) struct Op<P: Protocol> {
     pub(super) moved: u64,
     /// The data that passes is not counted, so the estimate of the cost stays.
     pub(super) is_uncounted: bool,
+    /// The server said that its data is on stable storage.
+    pub(crate) is_stored: bool,
     /// Its slots were freed, because it waits for its client.
     pub(super) is_released: bool,
     /// How its data is sent in pieces; `None` if it is sent as a whole.
@@ -129,6 +131,7 @@ impl<P: Protocol> Op<P> {
             kind: self.kind,
             outcome,
             moved: self.moved,
+            is_stored: self.is_stored,
             arrived: self.arrived,
             dispatched: self.dispatched,
         }

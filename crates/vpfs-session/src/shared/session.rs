@@ -115,6 +115,10 @@ impl<P: Protocol> Session for ProtocolSession<P> {
         self.core.dispatch(now, op, pieces);
     }
 
+    fn ask_to_store(&mut self, op: OpId) {
+        self.core.ask_to_store(op);
+    }
+
     fn handle_client_eof(&mut self, unread: usize) {
         let core = &mut self.core;
         if core.closed || core.client_done {

@@ -28,6 +28,7 @@ impl Protocol for Tagged {
             position: None,
             elsewhere: None,
             piece: None,
+            may_be_left: false,
             user: None,
         });
         let message = buf.split_to(HEAD).freeze();

@@ -487,7 +487,7 @@ fn completed_states_when_the_request_arrived_and_was_dispatched() {
     wire.wait(Duration::from_secs(3));
     let kind = Some(OpKind::Metadata);
     let outcome = Outcome::Answered { status: 0 };
-    let expected = Completed { op, kind, outcome, moved: 0, arrived, dispatched };
+    let expected = Completed { op, kind, outcome, moved: 0, is_stored: false, arrived, dispatched };
     assert_eq!(wire.server_passes(&readdir_reply(1, 1)).last(), Some(&Action::Complete(expected)));
 }
 

@@ -108,8 +108,12 @@ fn read_reply(xid: u32, data: &[u8], size: u64) -> Vec<u8> {
 }
 
 fn write_reply(xid: u32, count: u32) -> Vec<u8> {
+    write_reply_of(xid, count, stable_how::UNSTABLE)
+}
+
+fn write_reply_of(xid: u32, count: u32, committed: stable_how) -> Vec<u8> {
     let file_wcc = wcc_data { before: Nfs3Option::None, after: Nfs3Option::Some(attributes(u64::from(count))) };
-    let result = WRITE3resok { file_wcc, count, committed: stable_how::UNSTABLE, verf: writeverf3([0; 8]) };
+    let result = WRITE3resok { file_wcc, count, committed, verf: writeverf3([0; 8]) };
     reply(xid, &pack(&Nfs3Result::<_, WRITE3resfail>::Ok(result)))
 }
 
@@ -167,6 +171,133 @@ fn a_write_passes_unchanged_in_any_pieces_and_moves_its_data() {
         assert_done(&wire.server_passes(&write_reply(6, 1 << 20)), *op, 1 << 20);
         wire.assert_idle();
     }
+}
+
+/// The server is asked to store this write, which its client would have left to it.
+fn ask_to_store(wire: &mut Wire, op: OpId) {
+    wire.session.ask_to_store(op);
+    wire.dispatch(op);
+}
+
+/// Where two requests differ.
+fn differences(found: &[u8], expected: &[u8]) -> Vec<usize> {
+    assert_eq!(found.len(), expected.len());
+    (0..found.len()).filter(|&at| found[at] != expected[at]).collect()
+}
+
+#[test]
+fn a_write_is_stored_at_once_if_the_server_is_asked_to_and_nothing_else_changes() {
+    let data: Vec<u8> = (0..100_000).map(|at: u32| at.to_le_bytes()[1]).collect();
+    let request = write(6, 1000, 1, &data);
+    // Behind marks, header, handle, offset and count.
+    let at = request.len() - data.len() - 8 + 3;
+    assert_eq!(request[at - 3..=at], [0; 4]);
+    for piece in [1000, 70_000, request.len()] {
+        let mut wire = wire();
+        let mut actions = Vec::new();
+        request.chunks(piece).for_each(|piece| actions.extend(wire.client(piece)));
+        let [(op, submission)] = &enqueued(&actions)[..] else { panic!("one request") };
+        assert!(submission.may_be_left);
+        let held = wire.session.held_requests();
+        wire.session.ask_to_store(*op);
+        assert_eq!(wire.session.held_requests(), held);
+        wire.dispatch(*op);
+        let sent = wire.take_to_server();
+        assert_eq!((differences(&sent, &request), sent[at]), (vec![at], 1));
+        // What the server says of it is what the client is told.
+        let answer = write_reply_of(6, 100_000, stable_how::DATA_SYNC);
+        let completed = common::completed(&wire.server_passes(&answer));
+        assert_eq!((completed.op, completed.is_stored), (*op, true));
+        wire.assert_idle();
+    }
+}
+
+#[test]
+fn no_write_is_stored_before_its_server_says_so() {
+    let mut wire = wire();
+    let (op, _) = wire.held(&write(1, 5, 1, b"data"));
+    ask_to_store(&mut wire, op);
+    wire.take_to_server();
+    assert!(!common::completed(&wire.server_passes(&write_reply(1, 4))).is_stored, "it did not do it");
+    let op = wire.sent(&write(2, 5, 1, b"data"));
+    let answer = write_reply_of(2, 4, stable_how::FILE_SYNC);
+    let completed = common::completed(&wire.server_passes(&answer));
+    assert_eq!((completed.op, completed.is_stored), (op, true), "although nobody asked");
+    let op = wire.sent(&write(3, 5, 1, b"data"));
+    let failed = Nfs3Result::<WRITE3resok, _>::Err((nfsstat3::NFS3ERR_NOSPC, WRITE3resfail::default()));
+    let completed = common::completed(&wire.server_passes(&reply(3, &pack(&failed))));
+    assert_eq!((completed.op, completed.is_stored), (op, false));
+    let op = wire.sent(&write(4, 5, 1, b"data"));
+    let actions = wire.server_eof();
+    assert_eq!((common::completed(&actions).op, common::completed(&actions).is_stored), (op, false));
+}
+
+#[test]
+fn a_compound_is_stored_at_once_if_the_server_is_asked_to() {
+    let mut wire = wire();
+    let write = [words(&[38, 0, 0, 0, 0, 0, 0, 0, 6000]), vec![1; 6000]].concat();
+    let request = compound(1, 7, &[write]);
+    let (op, submission) = wire.held(&request);
+    assert!(submission.may_be_left);
+    ask_to_store(&mut wire, op);
+    let sent = wire.take_to_server();
+    assert_eq!(differences(&sent, &request), [request.len() - 6000 - 5]);
+    let completed = common::completed(&wire.server_passes(&compound_reply(1, 0, &[38, 0, 6000, 1, 0, 0])));
+    assert_eq!((completed.op, completed.moved, completed.is_stored), (op, 6000, true));
+}
+
+/// A checksum would no longer be that of the call, a word in two fragments is rare, and who asks for more gets it.
+#[test]
+fn what_cannot_be_changed_or_need_not_be_passes_as_it_is() {
+    let stable = |stable| {
+        let data = Opaque::owned(vec![1; 100]);
+        pack(&WRITE3args { file: file(1), offset: 0, count: 100, stable, data })
+    };
+    let integrity = |arguments: &[u8]| {
+        let head = words(&[1, 0, 2, NFS, 3, WRITE, 6, 24, 1, 0, 1, 2, 4, 1, 6, 4, 7]);
+        let body = [&words(&[u32::try_from(arguments.len()).unwrap() + 4, 1])[..], arguments, &words(&[4, 9])].concat();
+        framed(&[head, body].concat())
+    };
+    let message = &write(1, 5, 1, &[3; 100])[4..];
+    let (first, second) = message.split_at(message.len() - 100 - 10);
+    let cut = [&u32::try_from(first.len()).unwrap().to_be_bytes()[..], first, &framed(second)].concat();
+    let unstable = stable(stable_how::UNSTABLE);
+    for (request, may_be_left) in [
+        (call_of(NFS, WRITE, 1, 5, &stable(stable_how::DATA_SYNC)), false),
+        (call_of(NFS, WRITE, 1, 5, &stable(stable_how::FILE_SYNC)), false),
+        (integrity(&unstable), false),
+        (cut, false),
+        (read(1, 5, 1, 100), false),
+        (commit(1, 5, 1), false),
+        (gss_call(WRITE, 1, 1, &unstable), true),
+    ] {
+        let mut wire = wire();
+        let (op, submission) = wire.held(&request);
+        assert_eq!(submission.may_be_left, may_be_left);
+        ask_to_store(&mut wire, op);
+        assert_eq!(differences(&wire.take_to_server(), &request).len(), usize::from(may_be_left));
+    }
+}
+
+#[test]
+fn a_first_fragment_with_all_but_data_is_enough() {
+    let mut wire = wire();
+    let message = &write(1, 5, 1, &[3; 100])[4..];
+    let (first, second) = message.split_at(message.len() - 100);
+    let request = [&u32::try_from(first.len()).unwrap().to_be_bytes()[..], first, &framed(second)].concat();
+    let (op, submission) = wire.held(&request);
+    assert!(submission.may_be_left);
+    ask_to_store(&mut wire, op);
+    assert_eq!(differences(&wire.take_to_server(), &request), [first.len() + 4 - 8 + 3]);
+}
+
+#[test]
+fn nothing_is_asked_of_a_write_that_is_gone() {
+    let mut wire = wire();
+    let (op, _) = wire.held(&write(1, 5, 1, b"data"));
+    assert_eq!(wire.client_eof(), [Action::Cancel(op)]);
+    wire.session.ask_to_store(op);
+    assert!(wire.session.is_idle());
 }
 
 #[test]

@@ -21,7 +21,8 @@ fn cost(len: usize) -> Bytes {
 /// What is known of a request at least.
 fn submission_of(kind: OpKind, cost: Bytes) -> Submission {
     let piece = (kind == OpKind::Write).then_some(Bytes::kib(256));
-    Submission { kind, cost, objects: Objects::ONE, position: None, elsewhere: None, piece, user: None }
+    let objects = Objects::ONE;
+    Submission { kind, cost, objects, position: None, elsewhere: None, piece, may_be_left: false, user: None }
 }
 
 fn learned(size: u64) -> Action {

@@ -129,6 +129,17 @@ fn data_of_a_compound_stays_unread_with_the_attributes_that_are_asked_for() {
 }
 
 #[test]
+fn data_stays_unread_also_if_the_server_is_asked_to_store_it() {
+    let (mut wire, call) = (wire(), compound(1, 0, &[]));
+    let op = arrived(&mut wire, &call);
+    wire.session.ask_to_store(op);
+    wire.dispatch(op);
+    let at = call.len() - 100_000 - 5;
+    let changed = [&call[..at], &[1], &call[at + 1..]].concat();
+    assert_same(&pass(&mut wire, &call[START..]), &changed);
+}
+
+#[test]
 fn what_is_not_just_data_is_read() {
     let close = [4, 1, 9, 9, 9, 9];
     for call in [

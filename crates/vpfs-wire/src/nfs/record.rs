@@ -55,6 +55,13 @@ impl Record {
         self.fragments == 1
     }
 
+    /// Where a word of the message that is `at` bytes behind its start is in `bytes`, which start with this record;
+    /// `None` if it is not in the first fragment.
+    pub fn place(&self, bytes: &[u8], at: usize) -> Option<usize> {
+        let (_, fragment) = mark(bytes, 0).ok()?;
+        (at + MARK <= fragment).then_some(MARK + at)
+    }
+
     /// The message as far as it is in `bytes`, which start with this record, without marks. If it has several
     /// fragments, no more than its start, copied.
     pub fn message<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {

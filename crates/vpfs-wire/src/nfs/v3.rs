@@ -14,6 +14,15 @@ const WRITE: u32 = 7;
 const READDIR: u32 = 16;
 const READDIRPLUS: u32 = 17;
 
+/// In a WRITE of NFSv3 or v4: to be answered when the data is on stable storage.
+pub const DATA_SYNC: [u8; 4] = 1_u32.to_be_bytes();
+
+/// Reads when a WRITE is to be stored; its place if that is up to the server.
+pub(super) fn unstable(cursor: &mut Cursor<'_>) -> Result<Option<usize>, DecodeError> {
+    let at = cursor.at();
+    Ok((cursor.u32()? == 0).then_some(at))
+}
+
 /// What a call asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the comments of the variants explain the fields")]
@@ -22,9 +31,9 @@ pub enum Access<'a> {
     Null,
     /// `count` bytes from `offset` of the file with this handle.
     Read { file: &'a [u8], offset: u64, count: u32 },
-    /// To store the `count` bytes of data that follow at `offset`; if `is_unstable`, the server may do that later,
-    /// until a COMMIT.
-    Write { file: &'a [u8], offset: u64, count: u32, is_unstable: bool },
+    /// To store the `count` bytes of data that follow at `offset`. If the server may do that later, until a COMMIT,
+    /// `unstable_at` is where the arguments say so, in a word for which [`DATA_SYNC`] may stand.
+    Write { file: &'a [u8], offset: u64, count: u32, unstable_at: Option<usize> },
     /// Entries of a directory, with attributes and handles if `is_plus`, in a reply of at most `bytes` bytes; 0 if the
     /// call does not say it.
     List { file: &'a [u8], bytes: u32, is_plus: bool },
@@ -45,8 +54,8 @@ impl<'a> Access<'a> {
             WRITE => {
                 let offset = cursor.u64()?;
                 cursor.u32()?;
-                let is_unstable = cursor.u32()? == 0;
-                Self::Write { file, offset, count: cursor.u32()?, is_unstable }
+                let unstable_at = unstable(&mut cursor)?;
+                Self::Write { file, offset, count: cursor.u32()?, unstable_at }
             }
             READDIR | READDIRPLUS => {
                 let is_plus = procedure == READDIRPLUS;
@@ -81,6 +90,8 @@ pub struct Moved {
     pub count: u32,
     /// The file's size afterwards, if the reply has its attributes.
     pub size: Option<u64>,
+    /// They are on stable storage: a WRITE that the server need not remember.
+    pub is_stored: bool,
 }
 
 /// Decodes the results of a READ or WRITE that succeeded.
@@ -92,7 +103,7 @@ pub fn moved(is_write: bool, results: &[u8]) -> Result<Moved, DecodeError> {
         cursor.take(24)?;
     }
     let size = attributes(&mut cursor)?;
-    Ok(Moved { count: cursor.u32()?, size })
+    Ok(Moved { count: cursor.u32()?, size, is_stored: is_write && cursor.u32()? != 0 })
 }
 
 /// The size of an object, if its attributes follow.

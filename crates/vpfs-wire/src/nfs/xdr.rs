@@ -14,6 +14,11 @@ impl<'a> Cursor<'a> {
         Self { bytes, at: 0 }
     }
 
+    /// Bytes that were read.
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
     /// The bytes that were not read yet.
     pub(super) fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]

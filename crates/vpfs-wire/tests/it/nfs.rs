@@ -95,10 +95,11 @@ fn captured_accesses_and_replies() {
             ("NULL", Access::Null) => continue,
             ("READ", Access::Read { offset: 0, count, .. }) => {
                 assert!(count >= 100);
-                assert_eq!(moved(false, results), Ok(Moved { count: 100, size: Some(100) }));
+                assert_eq!(moved(false, results), Ok(Moved { count: 100, size: Some(100), is_stored: false }));
             }
-            ("WRITE", Access::Write { offset: 0, count: 100, is_unstable: true, .. }) => {
-                assert_eq!(moved(true, results), Ok(Moved { count: 100, size: Some(100) }));
+            ("WRITE", Access::Write { offset: 0, count: 100, unstable_at: Some(40), .. }) => {
+                let is_stored = results[results.len() - 9] > 0;
+                assert_eq!(moved(true, results), Ok(Moved { count: 100, size: Some(100), is_stored }));
             }
             ("READDIRPLUS", Access::List { bytes: 8192, is_plus: true, .. }) => assert_eq!(listed(true, results), 3),
             (_, Access::Other { .. }) => {}
@@ -204,8 +205,8 @@ proptest! {
                 let stable = if count % 2 == 0 { stable_how::UNSTABLE } else { stable_how::FILE_SYNC };
                 let len = u32::try_from(data.len()).unwrap();
                 let arguments = WRITE3args { file: handle, offset, count: len, stable, data: Opaque::owned(data) };
-                let is_unstable = count % 2 == 0;
-                (write, pack(&arguments), Access::Write { file: &file, offset, count: len, is_unstable })
+                let unstable_at = (count % 2 == 0).then(|| 4 + file.len().next_multiple_of(4) + 12);
+                (write, pack(&arguments), Access::Write { file: &file, offset, count: len, unstable_at })
             }
             _ => {
                 let (cookieverf, dircount) = (cookieverf3([7; 8]), 1);
@@ -237,11 +238,13 @@ proptest! {
         let file_attributes = some_or_none(found.clone());
         let read = READ3resok { file_attributes, count, eof: true, data: Opaque::borrowed(b"data") };
         let read = pack(&Nfs3Result::<_, READ3resfail>::Ok(read));
-        prop_assert_eq!((status(&read), moved(false, &read)), (Ok(0), Ok(Moved { count, size })));
+        prop_assert_eq!((status(&read), moved(false, &read)), (Ok(0), Ok(Moved { count, size, is_stored: false })));
         let file_wcc = wcc_data { before: Nfs3Option::None, after: some_or_none(found.clone()) };
-        let write = WRITE3resok { file_wcc, count, committed: stable_how::UNSTABLE, verf: writeverf3([1; 8]) };
+        let is_stored = count % 2 == 0;
+        let committed = if is_stored { stable_how::DATA_SYNC } else { stable_how::UNSTABLE };
+        let write = WRITE3resok { file_wcc, count, committed, verf: writeverf3([1; 8]) };
         let write = pack(&Nfs3Result::<_, WRITE3resfail>::Ok(write));
-        prop_assert_eq!(moved(true, &write), Ok(Moved { count, size }));
+        prop_assert_eq!(moved(true, &write), Ok(Moved { count, size, is_stored }));
         let entry = |name: &String| entryplus3 {
             fileid: 1,
             name: filename3(Opaque::owned(name.clone().into_bytes())),

@@ -1,7 +1,7 @@
 //! Views of COMPOUNDs, on captured and on generated ones.
 
 use proptest::prelude::*;
-use vpfs_wire::nfs::{Compound, Credential, Message, compound_listed, compound_moved, status};
+use vpfs_wire::nfs::{Compound, Credential, Message, compound_listed, compound_moved, compound_stored, status};
 
 fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
@@ -134,6 +134,7 @@ fn captured_compounds() {
             assert_eq!((compound_moved(results), compound.read >= 3000), (Ok(3000), true), "{name}");
         }
         assert!([0, 3000].contains(&compound.written), "{name}");
+        assert_eq!(compound_stored(results).is_ok(), compound.written > 0, "{name}");
         assert_eq!(compound.listing > 0, name.starts_with("readdir"), "{name}");
         assert_eq!(compound_listed(results) > 0, name.starts_with("readdir"), "{name}");
         assert!(status(results).is_ok());
@@ -188,6 +189,32 @@ fn a_little_behind_data_that_is_not_there_is_not_needed() {
     let bytes = compound(&ops(&[words(&[10])]));
     let start = Compound::parse(&bytes[..100]).unwrap();
     assert!(!start.is_known(start.missing - 1), "not even the data will be there");
+}
+
+#[test]
+fn the_only_write_that_may_be_stored_later_says_where() {
+    let unstable_at = |ops: &[Vec<u8>]| {
+        let bytes = compound(ops);
+        let at = Compound::parse(&bytes).unwrap().unstable_at;
+        assert!(at.is_none_or(|at| bytes[at..].starts_with(&[0, 0, 0, 0, 0, 0, 0, 9])), "{at:?}");
+        at.is_some()
+    };
+    let (later, mut stable) = (write(5, &[1; 9]), write(5, &[1; 9]));
+    stable[7 * 4 + 3] = 2;
+    assert!(unstable_at(&[put_handle(b"handle"), later.clone()]));
+    assert!(unstable_at(&[put_handle(b"handle"), later.clone(), words(&[9, 2, 7, 7])]));
+    assert!(!unstable_at(&[put_handle(b"handle"), stable]));
+    assert!(!unstable_at(&[put_handle(b"handle"), later.clone(), later]));
+}
+
+#[test]
+fn the_results_of_a_write_say_whether_it_is_stored() {
+    let results = |ops: &[Vec<u8>]| {
+        [words(&[0]), opaque(b""), words(&[u32::try_from(ops.len()).unwrap()]), ops.concat()].concat()
+    };
+    let stored = |committed| compound_stored(&results(&[words(&[22, 0]), words(&[38, 0, 5, committed, 1, 2])]));
+    assert_eq!([0, 1, 2].map(|committed| stored(committed).unwrap()), [false, true, true]);
+    assert!(compound_stored(&results(&[words(&[22, 0]), words(&[38, 5])])).is_err());
 }
 
 #[test]

@@ -11,7 +11,7 @@ use vpfs_core::{ServerId, SharingMode};
 use vpfs_proxy::{Daemon, Environment, Offer, Resolver, StateDir, check_names};
 
 use super::successor::Starting;
-use super::write_back::Attached;
+use super::write_back::{Attached, Watch};
 use super::{admin, check_connect, check_start, count, load_config, reload, runtime, successor, systemd};
 use crate::exit::Exit;
 use crate::log::{self, LogSwitch};
@@ -138,6 +138,7 @@ impl Proxy {
         let doors = (&daemon.observer(), daemon.pushes());
         let admin = admin::serve(daemon.config(), servers, self.take_over, doors, (events, askers));
         let _write_back = Attached::start(&self.config, daemon.config(), servers);
+        let mut watch = Watch::new(daemon.config(), servers);
         let failed = |error| tracing::error!(%error, "upgrade failed; this process continues");
         let mut successor = None;
         loop {
@@ -161,6 +162,7 @@ impl Proxy {
                         failed(error);
                     }
                 },
+                limits = watch.next() => tell_limits(&daemon, limits),
                 () = signals.stop.asked() => break,
             }
         }
@@ -223,6 +225,16 @@ impl Signals {
     fn forget_upgrades(&mut self) -> Result<(), Exit> {
         self.upgrade = handled(signal(SignalKind::user_defined2()))?;
         Ok(())
+    }
+}
+
+/// Passes on which servers' hosts limit what is not stored.
+fn tell_limits(daemon: &Daemon, limits: impl IntoIterator<Item = (ServerId, bool)>) {
+    for (id, is_limited) in limits {
+        if daemon.set_limited_there(id, is_limited) {
+            let by = if is_limited { "its host" } else { "requests to store at once" };
+            tracing::info!(server = daemon.config().servers[id.index()].name, by, "what is not stored is limited");
+        }
     }
 }
 

@@ -6,8 +6,9 @@
 mod arguments;
 mod results;
 
-pub use results::{compound_listed, compound_moved};
+pub use results::{compound_listed, compound_moved, compound_stored};
 
+use super::v3::unstable;
 use super::xdr::Cursor;
 use crate::DecodeError;
 
@@ -87,6 +88,8 @@ pub struct Compound<'a> {
     pub written: u64,
     /// The handle and the first byte of its first READ or WRITE; no handle if an operation before it found the file.
     pub data: Option<(Option<&'a [u8]>, u64)>,
+    /// Where the arguments say that its only WRITE may be stored later, until a COMMIT; as [`super::Access::Write`].
+    pub unstable_at: Option<usize>,
     /// Bytes of the longest reply that its READDIRs ask for; 0 if it has none.
     pub listing: u32,
     /// The number of objects that it looks up, lists or changes.
@@ -154,8 +157,9 @@ impl<'a> Compound<'a> {
             op::WRITE => {
                 cursor.take(STATEID)?;
                 let offset = cursor.u64()?;
-                cursor.u32()?;
+                let unstable_at = unstable(cursor)?;
                 let len = cursor.u32()?;
+                self.unstable_at = unstable_at.filter(|_| self.written == 0);
                 self.written += u64::from(len);
                 self.data.get_or_insert((*current, offset));
                 let len = (len as usize).next_multiple_of(4);

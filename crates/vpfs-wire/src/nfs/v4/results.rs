@@ -10,6 +10,14 @@ pub fn compound_moved(results: &[u8]) -> Result<u32, DecodeError> {
     cursor.u32()
 }
 
+/// Whether what the first WRITE wrote is on stable storage. An error if it failed, or if the results before it are not
+/// known.
+pub fn compound_stored(results: &[u8]) -> Result<bool, DecodeError> {
+    let mut cursor = find(op::WRITE, results)?;
+    cursor.u32()?;
+    Ok(cursor.u32()? != 0)
+}
+
 /// The number of entries that the first READDIR returned, as far as they are here; 0 if there is none. O(n).
 pub fn compound_listed(results: &[u8]) -> u32 {
     let mut entries = 0;
@@ -52,7 +60,7 @@ fn find(wanted: u32, results: &[u8]) -> Result<Cursor<'_>, DecodeError> {
     Err(cursor.malformed("no such result"))
 }
 
-/// Skips the results of an operation that comes before a READ or READDIR.
+/// Skips the results of an operation that comes before a READ, WRITE or READDIR.
 fn skip(op: u32, cursor: &mut Cursor<'_>) -> Result<(), DecodeError> {
     match op {
         op::PUTFH

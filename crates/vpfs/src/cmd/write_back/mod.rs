@@ -1,7 +1,6 @@
 //! `vpfs write-back`: how much of what was written is in memory and not on the disks of this host's servers
 //! (docs/decisions/0004-write-back.md).
 
-mod bound;
 mod device;
 mod record;
 
@@ -13,12 +12,11 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 use vpfs_admin::events::Events;
-use vpfs_config::{Config, LogFormat, Server, WriteBack};
-use vpfs_core::ServerId;
+use vpfs_config::{Config, LogFormat, Protocol, Server, WriteBack};
+use vpfs_core::{ServerId, UnstoredLimit};
 
-use self::bound::Bound;
 use self::record::Record;
 use super::names::{Names, is_own};
 use super::{load_config, runtime};
@@ -132,7 +130,7 @@ async fn stopped(stop: &mut Stop, is_attached: bool) -> Result<(), Exit> {
 /// A disk with its limit.
 struct Disk {
     record: Record,
-    bound: Bound,
+    limit: UnstoredLimit,
     stored: Option<u64>,
     /// The limit that the log has, or 0.
     told: u64,
@@ -184,8 +182,10 @@ fn find(
         match found {
             Ok((device, record)) => {
                 tracing::info!(server = server.name, directory = %directory.display(), %device, "this is its disk");
-                disks
-                    .insert(device, Disk { record, bound: Bound::default(), stored: None, told: 0, has_failed: false });
+                disks.insert(
+                    device,
+                    Disk { record, limit: UnstoredLimit::default(), stored: None, told: 0, has_failed: false },
+                );
             }
             Err(error) if told.insert(error.clone()) => {
                 let fix =
@@ -202,12 +202,12 @@ impl Disk {
     fn follow(&mut self, device: &Device, setting: WriteBack) {
         let now = device.stored();
         if let Some((now, before)) = now.zip(self.stored) {
-            self.bound.observe(now.saturating_sub(before));
+            self.limit.observe(now.saturating_sub(before));
         }
         self.stored = now;
         let wanted = match setting {
             WriteBack::Size(size) => size.0,
-            WriteBack::Auto | WriteBack::Off => self.bound.limit().0,
+            WriteBack::Auto | WriteBack::Off => self.limit.get().0,
         };
         // The kernel keeps it as a part of its memory, which changes.
         let in_force = device.limit().unwrap_or(0);
@@ -227,6 +227,57 @@ impl Disk {
                 tracing::warn!(%device, %error, "its unstored data cannot be limited; run this as root");
             }
         }
+    }
+}
+
+/// Whether the disks of NFS servers are limited, which are on this host.
+pub(super) struct Watch {
+    /// Servers that may be on this host, and whose disks are not known.
+    waiting: Vec<(ServerId, Server)>,
+    disks: BTreeMap<ServerId, BTreeSet<Device>>,
+    ticks: Interval,
+    looked: Option<Instant>,
+}
+
+impl Watch {
+    pub(super) fn new(config: &Config, servers: &[ServerId]) -> Self {
+        let servers = servers.iter().map(|id| (*id, config.servers[id.index()].clone()));
+        let are_asked = |(_, server): &(ServerId, Server)| {
+            server.address.protocol() == Some(Protocol::Nfs) && in_force(config).is_some()
+        };
+        let waiting = servers.filter(are_asked).collect();
+        Self { waiting, disks: BTreeMap::new(), ticks: interval(EVERY), looked: None }
+    }
+
+    /// What is known each second; cancel safe.
+    pub(super) async fn next(&mut self) -> Vec<(ServerId, bool)> {
+        if self.waiting.is_empty() && self.disks.is_empty() {
+            return std::future::pending().await;
+        }
+        self.ticks.tick().await;
+        if self.looked.is_none_or(|at| at.elapsed() >= AGAIN) {
+            self.looked = Some(Instant::now());
+            self.look().await;
+        }
+        let limits = self.disks.iter().map(|(id, disks)| (*id, disks.iter().all(|disk| disk.limit().is_some())));
+        limits.collect()
+    }
+
+    async fn look(&mut self) {
+        let host = |server: &Server| server.address.host().to_owned();
+        let names = Names::look_up(self.waiting.iter().map(|(_, server)| host(server)).collect()).await;
+        self.waiting.retain(|(_, server)| {
+            let addresses = names.of(&host(server));
+            addresses.is_empty() || addresses.into_iter().any(is_own)
+        });
+        for (id, server) in &self.waiting {
+            let directories = Storage::of(server).await.directories;
+            let disks: BTreeSet<Device> = directories.iter().filter_map(|path| Device::of(path).ok()).collect();
+            if !disks.is_empty() {
+                self.disks.insert(*id, disks);
+            }
+        }
+        self.waiting.retain(|(id, _)| !self.disks.contains_key(id));
     }
 }
 

@@ -1,6 +1,8 @@
-//! How much a disk may have ahead of a new write.
+//! How much a disk may have ahead of a new write (docs/decisions/0004-write-back.md).
 
-use vpfs_core::Bytes;
+use alloc::vec::Vec;
+
+use crate::Bytes;
 
 /// The part of a second that a disk takes at most to store what is ahead of a new write: 1/8.
 const PART: u64 = 8;
@@ -11,17 +13,17 @@ const SECONDS: usize = 16;
 
 /// What a disk stores in an eighth of a second, by the best of the last 16 seconds in which it stored anything.
 ///
-/// Neither a disk that becomes faster nor one whose load was light keeps it too low: with a bound that is too low, more
-/// is still stored than the bound was made for, so it rises each second until the disk is the limit.
+/// Neither a disk that becomes faster nor one whose load was light keeps it too low: with a limit that is too low, more
+/// is still stored than the limit was made for, so it rises each second until the disk is the limit.
 #[derive(Debug, Default)]
-pub(super) struct Bound {
+pub struct UnstoredLimit {
     /// Bytes of each such second, the newest last.
     stored: Vec<u64>,
 }
 
-impl Bound {
+impl UnstoredLimit {
     /// A second has passed, in which the disk stored `bytes`.
-    pub(super) fn observe(&mut self, bytes: u64) {
+    pub fn observe(&mut self, bytes: u64) {
         if bytes == 0 {
             return;
         }
@@ -31,8 +33,8 @@ impl Bound {
         self.stored.push(bytes);
     }
 
-    /// What it may hold.
-    pub(super) fn limit(&self) -> Bytes {
+    /// What it may hold, at least 1 MiB.
+    pub fn get(&self) -> Bytes {
         let best = self.stored.iter().max().copied().unwrap_or(0);
         Bytes((best / PART).max(LEAST))
     }
@@ -48,41 +50,41 @@ mod tests {
         speed.min(limit.0 * 50)
     }
 
-    fn saturated(bound: &mut Bound, speed: u64, seconds: usize) {
+    fn saturated(limit: &mut UnstoredLimit, speed: u64, seconds: usize) {
         for _ in 0..seconds {
-            bound.observe(stored(speed, bound.limit()));
+            limit.observe(stored(speed, limit.get()));
         }
     }
 
     #[test]
     fn a_disk_holds_what_it_stores_in_an_eighth_of_a_second() {
         for speed in [15_000_000, 60_000_000, 3_000_000_000] {
-            let mut bound = Bound::default();
-            saturated(&mut bound, speed, 4);
-            assert_eq!(bound.limit().0, (speed / 8).max(1 << 20));
+            let mut limit = UnstoredLimit::default();
+            saturated(&mut limit, speed, 4);
+            assert_eq!(limit.get().0, (speed / 8).max(1 << 20));
         }
     }
 
     #[test]
     fn small_or_no_writes_leave_what_is_known_for_a_while() {
-        let mut bound = Bound::default();
-        saturated(&mut bound, 60_000_000, 2);
-        (0..1000).for_each(|_| bound.observe(0));
-        (0..15).for_each(|_| bound.observe(2_000_000));
-        assert_eq!(bound.limit().0, 7_500_000);
+        let mut limit = UnstoredLimit::default();
+        saturated(&mut limit, 60_000_000, 2);
+        (0..1000).for_each(|_| limit.observe(0));
+        (0..15).for_each(|_| limit.observe(2_000_000));
+        assert_eq!(limit.get().0, 7_500_000);
     }
 
     #[test]
     fn a_disk_that_changes_is_followed() {
-        let mut bound = Bound::default();
-        saturated(&mut bound, 60_000_000, 5);
-        saturated(&mut bound, 240_000_000, 2);
-        assert_eq!(bound.limit().0, 30_000_000, "up within two seconds");
-        saturated(&mut bound, 60_000_000, 16);
-        assert_eq!(bound.limit().0, 7_500_000);
-        (0..16).for_each(|_| bound.observe(1000));
-        assert_eq!(bound.limit().0, 1 << 20);
-        saturated(&mut bound, 3_000_000_000, 4);
-        assert_eq!(bound.limit().0, 375_000_000, "up from the least");
+        let mut limit = UnstoredLimit::default();
+        saturated(&mut limit, 60_000_000, 5);
+        saturated(&mut limit, 240_000_000, 2);
+        assert_eq!(limit.get().0, 30_000_000, "up within two seconds");
+        saturated(&mut limit, 60_000_000, 16);
+        assert_eq!(limit.get().0, 7_500_000);
+        (0..16).for_each(|_| limit.observe(1000));
+        assert_eq!(limit.get().0, 1 << 20);
+        saturated(&mut limit, 3_000_000_000, 4);
+        assert_eq!(limit.get().0, 375_000_000, "up from the least");
     }
 }
