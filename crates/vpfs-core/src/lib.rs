@@ -111,8 +111,8 @@ pub use request::{
 };
 pub use scheduler::Scheduler;
 pub use settings::{
-    Backfill, CostUnit, Deadlines, IocoSettings, PolicyKind, Settings, Sharing, SharingMode, TwoLevelSettings,
-    WindowOrder,
+    Backfill, CostUnit, Deadlines, IocoSettings, PolicyKind, Protection, Settings, Sharing, SharingMode,
+    TwoLevelSettings, WindowOrder,
 };
 pub use sfq::Sfq;
 pub use slot_cost::SlotCostTable;

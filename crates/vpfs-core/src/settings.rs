@@ -49,6 +49,8 @@ pub struct Settings {
     pub adaptive: bool,
     /// The unit of the costs that isolation shares by weight.
     pub cost_unit: CostUnit,
+    /// What one percent of an interactive application is worth under `proportional`.
+    pub protection: Protection,
     /// How much of the storage's time requests take, if that was measured: where isolation starts learning.
     pub device_times: Vec<DeviceTime>,
 }
@@ -67,6 +69,7 @@ impl Settings {
             ioco: IocoSettings::default(),
             adaptive: false,
             cost_unit: CostUnit::default(),
+            protection: Protection::default(),
             device_times: Vec::new(),
         }
     }
@@ -81,6 +84,26 @@ pub enum CostUnit {
     DeviceTime,
     /// Bytes, as in the papers.
     Bytes,
+}
+
+/// How much bulk gives up for interactive applications.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protection {
+    /// One percent of the one is worth one percent of the other, by weight.
+    #[default]
+    Balanced,
+    /// One percent of an interactive application is worth two of bulk.
+    Strong,
+}
+
+impl Protection {
+    /// What interactive applications count more than their weight says.
+    pub(crate) fn factor(self) -> f64 {
+        match self {
+            Self::Balanced => 1.0,
+            Self::Strong => 2.0,
+        }
+    }
 }
 
 /// How much of the storage's time one kind of request takes while the storage is saturated.

@@ -129,7 +129,7 @@ impl Pace {
         self.decide_at = None;
         if leader == Some(self.me) {
             let Decision { best, most, .. } = self.decision;
-            self.decider = Some(Decider::knowing(best, most));
+            self.decider = Some(Decider::knowing(best, most, scheduler.settings().protection));
             self.renumber(now);
         }
     }
@@ -200,6 +200,7 @@ impl Pace {
             self.take(now, self.me, named(&measure, flows));
         }
         let Some(decider) = self.decider.as_mut().filter(|_| !self.measured.is_empty()) else { return };
+        decider.set_protection(scheduler.settings().protection);
         let decision = decider.decide(&Measure::of_all(self.measured.values()));
         self.measured.clear();
         self.decide_in(now, Self::EVERY);
@@ -228,7 +229,7 @@ impl Pace {
                 let Some(decider) = &mut self.decider else { return };
                 if self.decision.best == 0.0 && *best > 0.0 {
                     // This one has just started.
-                    *decider = Decider::knowing(*best, *most);
+                    *decider = Decider::knowing(*best, *most, scheduler.settings().protection);
                     (self.decision.best, self.decision.most) = (*best, *most);
                 }
                 if *number == self.number {

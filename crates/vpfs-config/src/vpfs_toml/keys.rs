@@ -66,6 +66,8 @@ const SLOTS: &[PolicyKind] = &[PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKin
 const ADAPTING: &[PolicyKind] = &[PolicyKind::SfqD, PolicyKind::SfqDPlus];
 const SFQ_D_PLUS: &[PolicyKind] = &[PolicyKind::SfqDPlus];
 const IOCO: &[PolicyKind] = &[PolicyKind::Ioco];
+const PROPORTIONAL: &[PolicyKind] = &[PolicyKind::Proportional];
+
 const DEVICE_TIME_POLICIES: &[PolicyKind] = &[PolicyKind::Isolation, PolicyKind::TwoLevel];
 
 pub(crate) const SERVER: Section = Section {
@@ -182,6 +184,13 @@ pub(crate) const SCHEDULER: Section = Section {
         )
         .used_by(DEVICE_TIME_POLICIES)
         .default("device-time"),
+        Tunable::new(
+            "protection",
+            Kind::Choice(&["balanced", "strong"]),
+            "What 1 % for an interactive application is worth to bulk: 1 % of its weight's part, or 2 %.",
+        )
+        .used_by(PROPORTIONAL)
+        .default("balanced"),
         Tunable::new(
             "sharing",
             Kind::Choice(&["local", "threshold", "layout"]),

@@ -4,7 +4,7 @@ use std::io;
 
 use vpfs_core::settings::DeviceTime;
 use vpfs_core::{
-    Backfill, Bytes, CostUnit, Deadlines, Depth, IocoSettings, PolicyKind, Settings, Sharing, SharingMode,
+    Backfill, Bytes, CostUnit, Deadlines, Depth, IocoSettings, PolicyKind, Protection, Settings, Sharing, SharingMode,
     SlotCostTable, TwoLevelSettings, WindowOrder,
 };
 
@@ -21,6 +21,9 @@ const BACKFILL: [Backfill; 2] = [Backfill::Bounded, Backfill::Paper];
 
 /// In the order of the table of tunables.
 const COST_UNITS: [CostUnit; 2] = [CostUnit::DeviceTime, CostUnit::Bytes];
+
+/// In the order of the table of tunables.
+const PROTECTIONS: [Protection; 2] = [Protection::Balanced, Protection::Strong];
 
 /// In the order of the table of tunables.
 const DEADLINES: [Deadlines; 2] = [Deadlines::Paced, Deadlines::Paper];
@@ -79,6 +82,7 @@ pub(super) fn read(root: &Table<'_>, are_mounts: bool, files: Files<'_>) -> Sche
         },
         adaptive: table.choice("adaptive") == Some(1),
         cost_unit: table.choice("cost").map_or(CostUnit::default(), |index| COST_UNITS[index]),
+        protection: table.choice("protection").map_or(Protection::default(), |index| PROTECTIONS[index]),
         device_times,
         ..Settings::new(kind, depth, read_slot_costs(&table, profile, depth))
     };

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use super::law::{AppTick, Law, Tick};
 use crate::pace::{AppMeasure, Decision, Measure};
+use crate::settings::Protection;
 
 /// Bulk has this part of the largest footprint.
 pub(super) const LARGE: f64 = 0.5;
@@ -13,18 +14,24 @@ pub(super) const LARGE: f64 = 0.5;
 #[derive(Debug)]
 pub struct Decider {
     law: Box<Law>,
+    protection: Protection,
 }
 
 impl Default for Decider {
     fn default() -> Self {
-        Self::knowing(0.0, 0.0)
+        Self::knowing(0.0, 0.0, Protection::default())
     }
 }
 
 impl Decider {
     /// One that goes on from a [`Decision::best`] and [`Decision::most`].
-    pub fn knowing(best: f64, most: f64) -> Self {
-        Self { law: Box::new(Law::knowing(best, most)) }
+    pub fn knowing(best: f64, most: f64, protection: Protection) -> Self {
+        Self { law: Box::new(Law::knowing(best, most)), protection }
+    }
+
+    /// Changes what interactive applications are worth.
+    pub fn set_protection(&mut self, protection: Protection) {
+        self.protection = protection;
     }
 
     /// Decides by what was measured since the last time. O(n log n) in applications.
@@ -36,7 +43,7 @@ impl Decider {
         let is_bulk = |app: &AppMeasure<K>| app.footprint >= largest * LARGE && app.got >= got * LARGE / 4.0;
         let tick = |app: &AppMeasure<K>| AppTick {
             app: app.key.into(),
-            weight: app.weight,
+            weight: app.weight * if is_bulk(app) { 1.0 } else { self.protection.factor() },
             bulk: is_bulk(app),
             done: app.done,
             late: app.late,

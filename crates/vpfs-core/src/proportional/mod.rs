@@ -45,7 +45,7 @@ use crate::prices::Prices;
 use crate::quickest::Quickest;
 use crate::request::{Dispatch, OpKind, Pieces, Request, Rule, ServiceClass, ServiceReport};
 use crate::scheduler::Scheduler;
-use crate::settings::{CostUnit, Settings, Sharing};
+use crate::settings::{CostUnit, Protection, Settings, Sharing};
 use crate::tags::Head;
 use crate::total::TotalKind;
 use crate::totals::Totals;
@@ -193,6 +193,7 @@ pub struct Proportional {
     minima: Minima,
     prices: Prices,
     cost_unit: CostUnit,
+    protection: Protection,
     events: EventQueue,
     flows: Vec<Flow>,
     active: Vec<AppId>,
@@ -230,6 +231,7 @@ impl Proportional {
             minima: Minima::new(TotalKind::Minimum),
             prices: Prices::new(1, 1),
             cost_unit: CostUnit::default(),
+            protection: Protection::default(),
             events: EventQueue::with_capacity(event_capacity),
             flows: Vec::new(),
             active: Vec::new(),
@@ -250,12 +252,18 @@ impl Proportional {
     pub(crate) fn of(settings: &Settings, event_capacity: usize) -> Self {
         let mut policy = Self { cost_unit: settings.cost_unit, ..Self::new(event_capacity) };
         policy.queue.set_sharing(settings.sharing);
+        policy.set_protection(settings.protection);
         policy
     }
 
     /// Changes the scope of the shares, initially each server by itself; see [`crate::dsfq`]. O(applications).
     pub fn set_sharing(&mut self, sharing: Sharing) {
         self.queue.set_sharing(sharing);
+    }
+
+    fn set_protection(&mut self, protection: Protection) {
+        self.protection = protection;
+        self.decider.set_protection(protection);
     }
 
     fn cost(request: &Request) -> u64 {
@@ -708,7 +716,7 @@ impl Pacing for Proportional {
             if !self.active.is_empty() {
                 self.measure(now);
             }
-            self.decider = Decider::knowing(self.decision.best, self.decision.most);
+            self.decider = Decider::knowing(self.decision.best, self.decision.most, self.protection);
         }
     }
 
@@ -743,6 +751,7 @@ impl Engine for Proportional {
         let same = settings.kind == before.kind && settings.cost_unit == self.cost_unit;
         if same {
             self.set_sharing(settings.sharing);
+            self.set_protection(settings.protection);
         }
         same
     }
@@ -758,7 +767,7 @@ impl Engine for Proportional {
         if let Learned::Pace { best, most, usual, alone_ns } = *learned {
             let [best, most, usual, alone_ns] =
                 [best, most, usual, alone_ns].map(|value| value.min(Self::LEARNED_MAX) as f64);
-            self.decider = Decider::knowing(best, most);
+            self.decider = Decider::knowing(best, most, self.protection);
             (self.decision.best, self.decision.most) = (best, most);
             (self.gate.usual, self.gate.alone_ns) = (usual, alone_ns);
         }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::common::{ior, run};
-use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable, Weight};
+use vpfs_core::{Depth, PolicyKind, Protection, Settings, SlotCostTable, Weight};
 use vpfs_model::device::{DeviceProfile, HddProfile, VolumeProfile};
 use vpfs_model::plan::{Interactive, Ior, Phase};
 use vpfs_sim::{App, Layout, LinkProfile, Partition, PeerNetwork, PolicySpec, Restart, Results, Scenario, ServerGroup};
@@ -24,6 +24,7 @@ struct Case {
     /// Promised to the small application.
     latency: Option<Duration>,
     peers: PeerNetwork,
+    protection: Protection,
 }
 
 impl Case {
@@ -39,6 +40,7 @@ impl Case {
             weights: (1, 1),
             latency: None,
             peers: PeerNetwork::default(),
+            protection: Protection::default(),
         }
     }
 
@@ -63,7 +65,9 @@ impl Case {
     fn run(&self, kind: PolicyKind, apps: Vec<App>) -> Results {
         let link = LinkProfile { bytes_per_second: 10_000_000_000, latency: Duration::from_micros(20) };
         let group = ServerGroup { link, ..ServerGroup::new(self.servers, self.device.clone()) };
-        let settings = Settings::new(kind, Depth::new(14).unwrap(), SlotCostTable::default());
+        let protection = self.protection;
+        let settings =
+            Settings { protection, ..Settings::new(kind, Depth::new(14).unwrap(), SlotCostTable::default()) };
         let scenario = Scenario {
             duration: Some(Duration::from_secs(40)),
             servers: vec![group],
@@ -429,5 +433,18 @@ fn under_proportional_a_promised_latency_is_kept() {
         let kept = Case { latency: Some(latency), ..case }.kept(PolicyKind::Proportional);
         println!("{name:20} {any:?}, with a promise of {latency:?} {kept:?}");
         assert!(kept.p90_ms <= latency.as_secs_f64() * 1e3, "{name}: {kept:?}");
+    }
+}
+
+/// With equal weights nobody gets less than its due on a disk; who wants more protection takes it from bulk.
+#[test]
+fn protection_is_a_choice() {
+    for (name, device) in [("disk", one_head()), ("throttled", throttled()), ("flash", DeviceProfile::ssd())] {
+        let balanced = Case::on(device);
+        let strong = Case { protection: Protection::Strong, ..balanced.clone() };
+        let [balanced, strong] = [balanced, strong].map(|case| case.kept(PolicyKind::Proportional));
+        println!("{name:10} balanced {balanced:?}, strong {strong:?}");
+        assert!(balanced.small >= 0.47 && balanced.large >= 0.47, "{name}: {balanced:?}");
+        assert!(strong.small >= balanced.small - 0.02 && strong.large <= balanced.large + 0.02, "{name}: {strong:?}");
     }
 }
