@@ -1,14 +1,14 @@
 //! A limit on what clients leave to a server to store later, where nothing on its host limits that
 //! (docs/decisions/0004-write-back.md).
 //!
-//! **Law.** A write may be left unstored if its application has left no more than what is free of the limit, so that one
-//! that comes later finds room. The limit is what the server stores in an eighth of a second. What was left counts less
-//! and less: after a second, e times less. So an application alone may go on to leave a sixteenth of what the server
-//! stores, and everything beyond waits until it is stored.
+//! **Law.** A write may be left unstored if its application has left no more than what is free of the limit, so that
+//! one that comes later finds room. The limit is what the server stores in an eighth of a second. What was left counts
+//! less and less: after a second, e times less. So an application alone may go on to leave a sixteenth of what the
+//! server stores, and everything beyond waits until it is stored.
 //!
-//! **What it is not.** It does not know what the server has stored by itself, and need not: it decides only when a server
-//! is asked to store, and clients learn from the server when that has happened. So neither COMMITs, connections that end
-//! nor restarts of the server matter here.
+//! **What it is not.** It does not know what the server has stored by itself, and need not: it decides only when a
+//! server is asked to store, and clients learn from the server when that has happened. So neither COMMITs, connections
+//! that end nor restarts of the server matter here.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ use vpfs_core::{AppId, Bytes, Time, UnstoredLimit};
 
 use crate::RequestKey;
 
-/// The limit as long as little was stored: a server that stores less than 64 MB/s is rare, and with less, an application
-/// that writes 4 KiB at a time would have to wait.
+/// The limit as long as little was stored: a server that stores less than 64 MB/s is rare, and with less, an
+/// application that writes 4 KiB at a time would have to wait.
 const LEAST: Bytes = Bytes::mib(8);
 /// How often what was left counts an eighth less.
 const STEP_NS: u64 = 1_000_000_000 / PARTS;

@@ -1,5 +1,5 @@
-//! What clients leave to an NFS server to store later is limited, and nobody is told more than the server has said, also
-//! if that is killed.
+//! What clients leave to an NFS server to store later is limited, and nobody is told more than the server has said,
+//! also if that is killed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
