@@ -121,9 +121,9 @@ async fn client(proxy: SocketAddr, blocks: u32, disk: &Mutex<Disk>) {
             let (committed, verifier) = (reply[10], reply[12]);
             assert_eq!((reply[0], Some(&committed)), (xid, disk.lock().unwrap().said.get(&xid)));
             if committed == UNSTABLE {
-                drop(written.insert(block, verifier))
+                written.insert(block, verifier);
             } else {
-                drop(sure.insert(block))
+                sure.insert(block);
             }
             if block % 16 == 15 {
                 xid += 1;
