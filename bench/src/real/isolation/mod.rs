@@ -5,6 +5,7 @@ mod disk;
 mod load;
 mod site;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -15,7 +16,7 @@ use vpfs_core::PolicyKind;
 use vpfs_testbed::load::run::SyncMode;
 
 use self::load::{Done, Order, Small};
-use self::site::{Kind, Proxy, Site};
+use self::site::{Kind, Lines, Proxy, Site};
 use super::target;
 use crate::gym;
 
@@ -31,7 +32,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TEXT", default_value = "")]
     case: String,
 
-    /// Only settings of these names, as in the tables
+    /// Only settings of these names, as in the tables; of caps, "best cap" finds the one at which the product of what
+    /// both keep is highest
     #[arg(long, value_name = "NAME;...", value_delimiter = ';')]
     setting: Vec<String>,
 
@@ -82,35 +84,59 @@ const SMALL: [Small; 5] = [
 ];
 
 /// Caps that are tried by hand, in percent of what the large application does alone.
-const CAPS: [u64; 4] = [90, 80, 70, 60];
+const CAPS: [u32; 2] = [40, 100];
+/// Of these, the best one for both is found to this many percent.
+const CAP_STEP: u32 = 8;
 
 /// How vpfs is set up.
 #[derive(Clone, Debug)]
 struct Setting {
     name: String,
-    /// Lines of the large application's table, and the end of the file; `None`: no vpfs.
-    config: Option<(String, String)>,
+    /// `None`: no vpfs.
+    config: Option<Lines>,
 }
 
 impl Setting {
-    fn all(large_alone: f64, write_back: &[String]) -> Vec<Self> {
-        let with = |name: &str, large: String, rest: &str| Self {
-            name: name.to_owned(),
-            config: Some((large, rest.to_owned())),
-        };
-        let mut all = vec![Self { name: "no vpfs".to_owned(), config: None }, with("isolation", String::new(), "")];
-        all.push(with("proportional", String::new(), "[scheduler]\npolicy = \"proportional\"\n"));
+    /// All but caps.
+    fn all(write_back: &[String]) -> Vec<Self> {
+        let with = |name: &str, lines: Lines| Self { name: name.to_owned(), config: Some(lines) };
+        let ending = |rest: &str| Lines { rest: rest.to_owned(), ..Lines::default() };
+        let mut all = vec![Self { name: "no vpfs".to_owned(), config: None }, with("isolation", Lines::default())];
+        all.push(with("proportional", ending("[scheduler]\npolicy = \"proportional\"\n")));
+        // No disk is behind it, so that only the proxy is left to limit anything.
+        all.push(with("isolation, filer", Lines { server: "data = \"/proc\"", ..Lines::default() }));
         all.extend(write_back.iter().map(String::as_str).chain(["off"]).map(|value| {
             let rest = format!("[limits]\nwrite_back = \"{value}\"\n");
-            with(&format!("isolation, write_back {value}"), String::new(), &rest)
-        }));
-        let fifo = "[scheduler]\npolicy = \"fifo\"\n";
-        all.extend(CAPS.map(|percent| {
-            let cap = format!("cap = \"{:.1}MB/s\"", large_alone * percent as f64 / 1e8);
-            with(&format!("cap of {percent} %"), cap, fifo)
+            with(&format!("isolation, write_back {value}"), ending(&rest))
         }));
         all
     }
+
+    fn cap(large_alone: f64, percent: u32) -> Self {
+        let large = format!("cap = \"{:.1}MB/s\"", large_alone * f64::from(percent) / 1e8);
+        let rest = "[scheduler]\npolicy = \"fifo\"\n".to_owned();
+        Self { name: format!("cap of {percent} %"), config: Some(Lines { large, rest, ..Lines::default() }) }
+    }
+}
+
+/// The whole number between two others at which a function with one peak is highest, to `step`: golden-section search.
+fn peak<E>([mut low, mut high]: [u32; 2], step: u32, mut of: impl FnMut(u32) -> Result<f64, E>) -> Result<u32, E> {
+    const GOLDEN: f64 = 0.618;
+    let within = |low: u32, high: u32| (f64::from(high - low) * GOLDEN).round() as u32;
+    let (mut first, mut second) = (high - within(low, high), low + within(low, high));
+    let (mut at_first, mut at_second) = (of(first)?, of(second)?);
+    while high - low > step {
+        if at_first > at_second {
+            (high, second, at_second) = (second, first, at_first);
+            first = high - within(low, high);
+            at_first = of(first)?;
+        } else {
+            (low, first, at_first) = (first, second, at_second);
+            second = low + within(low, high);
+            at_second = of(second)?;
+        }
+    }
+    Ok(if at_first > at_second { first } else { second })
 }
 
 #[expect(clippy::print_stdout, reason = "it is what the program is for")]
@@ -189,42 +215,78 @@ impl Bench<'_> {
             "large alone kept",
         ]);
         table.add_row(row("alone", [small_alone, large_alone], [small_alone, large_alone], 0.0));
+        let alone = [small_alone, large_alone];
         let mut results = Vec::new();
-        for setting in Setting::all(large_alone.bytes_per_second, &self.options.write_back) {
-            if !self.options.setting.is_empty() && !self.options.setting.contains(&setting.name) {
-                continue;
-            }
-            eprintln!("{name}: {}", setting.name);
-            let start = |(large, rest): &(String, String)| Proxy::start(site, self.program, large, rest);
-            let proxy = setting.config.as_ref().map(start).transpose()?;
-            let urls = proxy.as_ref().map_or_else(|| [direct.clone(), direct.clone()], |proxy| proxy.urls.clone());
-            let stored = || site.disks.iter().map(disk::Disk::stored).sum::<u64>();
-            let (done, stored) = self.within(async {
-                let before = stored();
-                let began = std::time::Instant::now();
-                let done = load::both(site.kind, &urls, small, order, time).await?;
-                Ok((done, (stored() - before) as f64 / began.elapsed().as_secs_f64()))
+        let is_wanted =
+            |name: &str| self.options.setting.is_empty() || self.options.setting.iter().any(|one| one == name);
+        for setting in Setting::all(&self.options.write_back).into_iter().filter(|setting| is_wanted(&setting.name)) {
+            let measured = self.measure(name, &setting, small, order, alone)?;
+            table.add_row(measured.row);
+            results.push(measured.json);
+        }
+        if is_wanted("best cap") {
+            let mut tried = BTreeMap::new();
+            let best = peak(CAPS, CAP_STEP, |percent| {
+                let setting = Setting::cap(large_alone.bytes_per_second, percent);
+                let measured = self.measure(name, &setting, small, order, alone)?;
+                let kept = measured.kept;
+                tried.insert(percent, measured);
+                Ok::<_, String>(kept)
             })?;
-            // What the large one loses by vpfs when nobody is there; afterwards, so that the proxy knows
-            // nothing of either before.
-            let large = match proxy {
-                Some(_) if setting.name.starts_with("isolation") => {
-                    let url = &urls[1];
-                    Some(self.within(load::large_alone(site.kind, url, order, time))?)
-                }
-                _ => None,
-            };
-            let mut row = row(&setting.name, done, [small_alone, large_alone], stored).to_vec();
-            row.extend(large.map(|large| format!("{:.2}", large.bytes_per_second / large_alone.bytes_per_second)));
-            table.add_row(row);
-            results.push(json!({
-                "origin": super::origin::Origin::here(),
-                "case": name, "setting": setting.name, "small": done[0], "large": done[1], "large_alone": large, "stored_bytes_per_second": stored,
-                "alone": { "small": small_alone, "large": large_alone },
-            }));
+            table.add_row(tried[&best].row.clone());
+            results.extend(tried.into_values().map(|measured| measured.json));
         }
         Ok((table, results))
     }
+
+    /// Runs both applications with one setting.
+    fn measure(
+        &self,
+        case: &str,
+        setting: &Setting,
+        small: Small,
+        order: Order,
+        alone: [Done; 2],
+    ) -> Result<Measured, String> {
+        let (site, time) = (self.site, std::time::Duration::from_secs(self.options.seconds));
+        eprintln!("{case}: {}", setting.name);
+        let start = |lines: &Lines| Proxy::start(site, self.program, lines);
+        let proxy = setting.config.as_ref().map(start).transpose()?;
+        let urls = proxy.as_ref().map_or_else(|| [site.url(), site.url()], |proxy| proxy.urls.clone());
+        let stored = || site.disks.iter().map(disk::Disk::stored).sum::<u64>();
+        let (done, stored) = self.within(async {
+            let before = stored();
+            let began = std::time::Instant::now();
+            let done = load::both(site.kind, &urls, small, order, time).await?;
+            Ok((done, (stored() - before) as f64 / began.elapsed().as_secs_f64()))
+        })?;
+        // What the large one loses by vpfs when nobody is there; afterwards, so that the proxy knows nothing of either
+        // before.
+        let large = match proxy {
+            Some(_) if setting.name.starts_with("isolation") => {
+                Some(self.within(load::large_alone(site.kind, &urls[1], order, time))?)
+            }
+            _ => None,
+        };
+        let mut row = row(&setting.name, done, alone, stored).to_vec();
+        row.extend(large.map(|large| format!("{:.2}", large.bytes_per_second / alone[1].bytes_per_second)));
+        let json = json!({
+            "origin": super::origin::Origin::here(),
+            "case": case, "setting": setting.name, "small": done[0], "large": done[1], "large_alone": large,
+            "stored_bytes_per_second": stored, "alone": { "small": alone[0], "large": alone[1] },
+        });
+        let kept =
+            done[0].calls_per_second / alone[0].calls_per_second * done[1].bytes_per_second / alone[1].bytes_per_second;
+        Ok(Measured { row, json, kept })
+    }
+}
+
+/// What a setting achieved.
+struct Measured {
+    row: Vec<String>,
+    json: serde_json::Value,
+    /// The product of what both keep.
+    kept: f64,
 }
 
 fn row(name: &str, done: [Done; 2], alone: [Done; 2], stored: f64) -> [String; 8] {
@@ -239,4 +301,22 @@ fn row(name: &str, done: [Done; 2], alone: [Done; 2], stored: f64) -> [String; 8
         format!("{:.1}", large.bytes_per_second / 1e6),
         format!("{:.1}", stored / 1e6),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_cap_is_found_with_few_measurements() {
+        for best in [40, 47, 61, 78, 99] {
+            let mut tried = 0;
+            let found = peak(CAPS, CAP_STEP, |percent| {
+                tried += 1;
+                Ok::<_, ()>(-f64::from(percent.abs_diff(best)))
+            });
+            assert!(found.is_ok_and(|found| found.abs_diff(best) <= CAP_STEP) && tried <= 7, "{found:?} {tried}");
+        }
+        assert_eq!(peak(CAPS, CAP_STEP, |_| Err("no disk")), Err("no disk"));
+    }
 }

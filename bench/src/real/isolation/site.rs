@@ -57,12 +57,23 @@ pub(super) struct Proxy {
     _process: Daemon,
 }
 
+/// What a configuration has besides addresses.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lines {
+    /// Of each server's table.
+    pub(super) server: &'static str,
+    /// Of the large application's table.
+    pub(super) large: String,
+    /// The end of the file.
+    pub(super) rest: String,
+}
+
 impl Proxy {
-    /// Starts this program; `large` are lines of the large application's table, and `rest` the end of the file.
-    pub(super) fn start(site: &Site, program: &Path, large: &str, rest: &str) -> Result<Self, String> {
-        let mut text = String::new();
+    /// Starts this program.
+    pub(super) fn start(site: &Site, program: &Path, lines: &Lines) -> Result<Self, String> {
+        let (Lines { server, large, rest }, mut text) = (lines, String::new());
         for (id, address) in site.addresses.iter().enumerate() {
-            let _ = writeln!(text, "[[server]]\nname = \"s{id}\"\naddress = \"{address}\"\n");
+            let _ = writeln!(text, "[[server]]\nname = \"s{id}\"\naddress = \"{address}\"\n{server}\n");
         }
         let servers = u16::try_from(site.addresses.len()).map_err(|_| "too many servers")?;
         let first = free_ports(2 * servers);
@@ -72,7 +83,7 @@ impl Proxy {
             let addresses: Vec<String> = ports.map(|port| format!("{scheme}127.0.0.1:{port}")).collect();
             let named = addresses.iter().enumerate().map(|(id, address)| format!("s{id} = \"{address}\""));
             let named = named.collect::<Vec<_>>().join(", ");
-            let lines = if app == "large" { large } else { "" };
+            let lines = if app == "large" { large.as_str() } else { "" };
             let _ = writeln!(text, "[[listener]]\napp = \"{app}\"\naddresses = {{ {named} }}\n");
             let _ = writeln!(text, "[[app]]\nname = \"{app}\"\n{lines}\n");
             url(site.kind, &addresses)
