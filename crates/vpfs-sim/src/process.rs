@@ -16,6 +16,7 @@ pub(crate) struct AppState {
     /// Distinguishes its files from those of others.
     pub(crate) salt: u64,
     pub(crate) background: bool,
+    pub(crate) stable: bool,
     pub(crate) ends: Option<Time>,
     /// The number of its first process.
     pub(crate) first_process: u32,

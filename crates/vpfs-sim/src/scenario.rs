@@ -204,6 +204,8 @@ pub struct App {
     pub end: Option<Duration>,
     /// Restarts when it has finished, and the run does not wait for it.
     pub background: bool,
+    /// Its writes are complete when the device has them, also behind a cache.
+    pub stable: bool,
     /// Its workload.
     pub workload: Workload,
     /// The phases that it runs; empty: all of its workload.
@@ -232,6 +234,7 @@ impl App {
             start: Duration::ZERO,
             end: None,
             background: false,
+            stable: false,
             workload: workload.into(),
             phases: Vec::new(),
             nodes: 1,

@@ -25,6 +25,8 @@ pub(crate) struct Part {
     pub(crate) server: u32,
     pub(crate) app: AppId,
     pub(crate) op: OpKind,
+    /// A write waits for the device, also behind a cache.
+    pub(crate) stable: bool,
     /// Zero for metadata.
     pub(crate) bytes: u64,
     pub(crate) object: u64,
@@ -284,7 +286,8 @@ impl Server {
             }
             OpKind::Write => {
                 self.usage.data_slots += slots;
-                let service = self.serve(Service::new(now, part, IoKind::Write, &entry, dispatch.pieces));
+                let kind = if entry.stable { IoKind::StableWrite } else { IoKind::Write };
+                let service = self.serve(Service::new(now, part, kind, &entry, dispatch.pieces));
                 // Tells the client that it may send.
                 self.receive(now + self.link.latency * 2, service, shared);
             }
@@ -341,7 +344,7 @@ impl Server {
             return;
         }
         match entry.kind {
-            IoKind::Write => self.receive(now, service, shared),
+            IoKind::Write | IoKind::StableWrite => self.receive(now, service, shared),
             IoKind::Read => {
                 entry.received += flow.piece(entry).min(entry.bytes - entry.received);
                 shared.calendar.push(now, Event::Submit { server: self.number, service });

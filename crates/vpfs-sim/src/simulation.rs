@@ -306,6 +306,7 @@ impl<'a> Builder<'a> {
             placement,
             salt,
             background: spec.background,
+            stable: spec.stable,
             ends: spec.end.map(|end| Time::ZERO + end),
             first_process,
             processes,

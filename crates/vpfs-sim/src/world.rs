@@ -394,6 +394,7 @@ impl World {
             server,
             app: AppId(process.app),
             op: entry.op,
+            stable: self.apps[process.app as usize].stable,
             bytes,
             object,
             offset,

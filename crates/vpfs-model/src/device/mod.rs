@@ -55,6 +55,8 @@ pub enum IoKind {
     Read,
     /// Memory to device; complete when the medium has the data, unless there is a [`PageCache`] in front of it.
     Write,
+    /// The same, complete when the medium has the data in any case: a stable write of NFS, or a write and its fsync.
+    StableWrite,
 }
 
 /// One access: `len` bytes from byte `offset` of the stream `object`.

@@ -93,7 +93,8 @@ impl PageCacheProfile {
 /// A write is done when it is in memory. Dirty data, in whole pages, is flushed when it is older than the commit
 /// interval, and as far as it exceeds the background threshold: 4 MiB of the object with the oldest data, in the order
 /// of its bytes from where its last turn ended, then of the next one. So scattered writes reach the device sorted. When
-/// dirty data reaches its limit, **all** writes wait until enough is flushed: the stalls of [vPFS §IV-C2].
+/// dirty data reaches its limit, **all** writes wait until enough is flushed: the stalls of [vPFS §IV-C2]. Only a
+/// stable write does not: it waits for itself, and for what was flushed before it and is at the device.
 ///
 /// A read is served from memory if that has its pages; otherwise whole chunks are read, each once, so that small reads
 /// of one stream become one access. The server makes each access in a thread of its own (`alt-aio` of PVFS2), and the
@@ -123,6 +124,8 @@ pub struct PageCache {
     /// Bytes that are dirty or being flushed.
     dirty_bytes: u64,
     flushing: usize,
+    /// Stable writes at the device.
+    storing: usize,
     foreground: bool,
     /// Writes that wait for the foreground flush, in arrival order.
     waiting: VecDeque<(IoId, Io)>,
@@ -155,6 +158,7 @@ impl Reading {
 enum Work {
     Flush { bytes: u64 },
     Read { object: u64, begin: u64, end: u64 },
+    Store { id: IoId },
 }
 
 impl PageCache {
@@ -173,6 +177,7 @@ impl PageCache {
             turns: BTreeMap::new(),
             dirty_bytes: 0,
             flushing: 0,
+            storing: 0,
             foreground: false,
             waiting: VecDeque::new(),
             memory_free_from: Time::ZERO,
@@ -216,12 +221,16 @@ impl PageCache {
                 self.flushing -= 1;
                 self.dirty_bytes -= bytes;
             }
+            Work::Store { id } => {
+                self.storing -= 1;
+                self.finishing.finish(completion.at, id);
+            }
         }
     }
 
     /// Makes waiting accesses, as many at a time as the server does.
     fn make(&mut self, now: Time) {
-        while self.waiting.len() + self.reads.len() < PageCacheProfile::ACCESSES
+        while self.waiting.len() + self.reads.len() + self.storing < PageCacheProfile::ACCESSES
             && let Some((id, io)) = self.queue.pop_front()
         {
             match io.kind {
@@ -231,8 +240,16 @@ impl PageCache {
                 }
                 IoKind::Write if self.foreground => self.waiting.push_back((id, io)),
                 IoKind::Write => self.write(now, id, &io),
+                IoKind::StableWrite => self.store(now, id, io),
             }
         }
+    }
+
+    /// A stable write goes to the device at once, behind what is there.
+    fn store(&mut self, now: Time, id: IoId, io: Io) {
+        self.keep(&io);
+        self.at_device.insert(self.device.submit(now, Io { kind: IoKind::Write, ..io }), Work::Store { id });
+        self.storing += 1;
     }
 
     /// A read gets its turn: not before the one that is served.
@@ -360,7 +377,7 @@ impl PageCache {
 
     /// Accesses whose end depends on the device.
     fn undecided(&self) -> usize {
-        self.queue.len() + self.waiting.len() + self.reads.len()
+        self.queue.len() + self.waiting.len() + self.reads.len() + self.storing
     }
 }
 

@@ -73,7 +73,7 @@ impl Ssd {
     fn piece_cost(&self, kind: IoKind, len: u64) -> Duration {
         let (base, rate) = match kind {
             IoKind::Read => (self.profile.read_base, self.profile.read_bytes_per_second),
-            IoKind::Write => (self.profile.write_base, self.profile.write_bytes_per_second),
+            IoKind::Write | IoKind::StableWrite => (self.profile.write_base, self.profile.write_bytes_per_second),
         };
         base + transfer_time(len, rate)
     }

@@ -84,7 +84,7 @@ impl Device for Uniform {
         self.submitted += 1;
         let access = match io.kind {
             IoKind::Read => &self.profile.read,
-            IoKind::Write => &self.profile.write,
+            IoKind::Write | IoKind::StableWrite => &self.profile.write,
         };
         self.free_from = self.free_from.max(now) + access.time(io.len, lot);
         self.finishing.submit(self.free_from)

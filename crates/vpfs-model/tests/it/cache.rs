@@ -73,6 +73,22 @@ fn writes_take_memory_time_until_the_limit_and_then_wait_for_the_flush() {
 }
 
 #[test]
+fn a_stable_write_waits_for_the_device_and_what_is_there() {
+    let (mut device, mut now) = (cache(), Time::ZERO);
+    let stable = |offset| Io { kind: IoKind::StableWrite, ..write(offset, 4096) };
+    let idle = time_of(&mut device, &mut now, stable(0));
+    assert!((Duration::from_millis(1)..Duration::from_millis(30)).contains(&idle), "{idle:?}");
+    assert_eq!((device.dirty_bytes(), device.outstanding()), (0, 0));
+    // With more than is flushed in the background.
+    for i in 0..40 {
+        time_of(&mut device, &mut now, write(i * MIB, MIB));
+    }
+    let busy = time_of(&mut device, &mut now, stable(1 << 40));
+    assert!(busy > idle * 2, "{busy:?} after {idle:?}");
+    assert!(time_of(&mut device, &mut now, write(0, MIB)) < idle, "others do not wait");
+}
+
+#[test]
 fn on_the_long_run_writes_are_as_fast_as_the_device() {
     let (mut device, mut now) = (cache(), Time::ZERO);
     for i in 0..2_000 {

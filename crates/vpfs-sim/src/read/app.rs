@@ -68,6 +68,7 @@ fn read_app(table: &Table<'_>, classes: &[Class], files: &Files<'_>) -> Option<A
         start: table.duration("start").unwrap_or(Duration::ZERO),
         end: table.duration("end"),
         background: is_on(table, "background"),
+        stable: is_on(table, "stable"),
         phases,
         nodes,
         outstanding: table.count("outstanding").unwrap_or(1),

@@ -226,6 +226,8 @@ pub(super) const APP: Section = Section {
             .range("0s", "365d"),
         key("end", TIME, "When its processes stop starting new steps.").absent_means("never").range("0s", "365d"),
         key("background", SWITCH, "Restart when finished, without the run waiting for it.").default("off"),
+        key("stable", SWITCH, "Whether its writes wait for the device, also where a cache is in front of it.")
+            .default("off"),
         some("nodes", "1", "Client nodes that its processes run on."),
         key("outstanding", COUNT, "Calls that each process has outstanding at once.").default("1").range("1", "65536"),
         key("phases", Kind::List("phases such as [\"write\"]"), "The phases of its workload that it runs.")
