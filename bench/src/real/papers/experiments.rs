@@ -69,7 +69,9 @@ pub(super) struct Row {
 enum Measure {
     /// How long an application runs.
     Seconds,
-    /// The mean of that over all applications.
+    /// How long its I/O takes: the inverse of its I/O throughput.
+    IoSeconds,
+    /// The mean of all run times.
     MeanSeconds,
     /// Bytes in a second.
     Rate,
@@ -151,6 +153,7 @@ impl Row {
         let [start, end] = self.during;
         match self.value {
             Measure::Seconds => Some(app.seconds),
+            Measure::IoSeconds => Some(app.io_seconds),
             Measure::Rate => Some(app.bytes as f64 / app.seconds),
             Measure::Operations => Some(app.operations as f64 / app.seconds),
             Measure::PhaseBytes => phase().map(|rate| rate.bytes_per_second),
@@ -253,7 +256,7 @@ mod tests {
             let outcomes = experiment.trials().unwrap().into_iter().map(|trial| {
                 let apps = trial.scenario.apps.iter().map(|app| outcome(&app.name)).collect();
                 let proxies = Some(Used { processor_seconds: 1.0, seconds: 1.0, memory_bytes: 1 });
-                (trial.key, Outcome { apps, proxies, depth_series: vec![1.0; 29] })
+                (trial.key, Outcome { apps, proxies, depth_series: vec![1.0; 39] })
             });
             let outcomes: Vec<_> = outcomes.collect();
             let outcomes = outcomes.iter().map(|(key, outcome)| (key.as_str(), outcome)).collect();
