@@ -39,7 +39,8 @@ impl Access {
     /// The longest start-up time.
     pub const STARTUP_MAX: Duration = Duration::from_secs(100);
 
-    /// Start-up times are drawn evenly from `min` to `max`; then bytes pass at `bytes_per_second`. The time for a byte
+    /// Start-up times are drawn evenly from `min` to `max`; then bytes pass at `bytes_per_second`. For writes, `max` of
+    /// at most 1 µs means that a cache gathers them, and the device stores them later at that rate. The time for a byte
     /// is rounded to a picosecond, which is 0.5 % at 10 GB/s.
     ///
     /// # Errors
@@ -73,6 +74,12 @@ impl Access {
     /// A start-up time in picoseconds; numbers without a pattern give times spread evenly over their range.
     pub(crate) fn startup(&self, lot: u64) -> u64 {
         self.startup_min + lot % (self.startup_max - self.startup_min + 1)
+    }
+
+    /// Whether a cache takes what is written, and the device stores it later: a start-up time of at most 1 µs. A
+    /// request then waits for the network only; in the end the device has to have moved all bytes at its rate.
+    pub(crate) fn is_gathered(&self) -> bool {
+        self.startup_max <= 1_000_000
     }
 
     /// The time for `bytes`, in picoseconds, without the start-up.

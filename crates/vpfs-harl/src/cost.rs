@@ -109,6 +109,9 @@ impl<'a> Pricing<'a> {
         let (mut network, mut startup, mut transfer) = (0, 0, 0);
         for class in 0..cluster.classes().len() {
             network = network.max(cluster.network(largest[class]));
+            if group.op == Op::Write && access(class).is_gathered() {
+                continue;
+            }
             startup = startup.max(access(class).largest_startup(touched[class]));
             transfer = transfer.max(access(class).transfer(largest[class]));
         }

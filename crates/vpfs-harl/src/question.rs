@@ -8,7 +8,7 @@ use crate::search::STEP;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Model {
     /// With the requests that are outstanding at once in the trace. What is found by sums is replayed request by
-    /// request, and advised only if that is faster as well.
+    /// request, and advised only if that is faster as well, also than equal stripes of any size.
     #[default]
     Concurrent,
     /// Each request alone, as in the paper.

@@ -106,6 +106,8 @@ impl<'a> Replay<'a> {
             now = done;
             waiting.is_done(rank);
         }
+        // What caches have gathered is stored in the end.
+        now = servers.iter().map(|server| server.device).fold(now, u128::max);
         now * self.total as u128 / self.requests.len().max(1) as u128
     }
 
@@ -123,6 +125,7 @@ impl<'a> Replay<'a> {
                 let server = &mut servers[number as usize];
                 done = done.max(match request.op {
                     Op::Read => server.read(now, device, network, one_buffer),
+                    Op::Write if access.is_gathered() => server.gather(now, device, network),
                     Op::Write => server.write(now, device, network, one_buffer),
                 });
             }
@@ -186,6 +189,14 @@ impl Server {
         let earliest = self.device.saturating_sub(network - last).max(now);
         self.sending = self.sending.max(earliest) + network;
         self.sending.max(self.device)
+    }
+
+    /// A cache takes what the link receives; the device stores it later.
+    fn gather(&mut self, now: u128, device: u128, network: u128) -> u128 {
+        let begin = self.receiving.max(now);
+        self.receiving = begin + network;
+        self.device = self.device.max(begin) + device;
+        self.receiving
     }
 
     /// The device writes as soon as the link has received the first buffer.
@@ -275,6 +286,21 @@ mod tests {
             Replay::new(&cluster, &requests, 0, 2000).times(&Round::new([1], &[1000]).unwrap()).mean / MILLISECOND
         };
         assert_eq!([time([Op::Read; 2]), time([Op::Write; 2]), time([Op::Read, Op::Write])], [2, 2, 1]);
+    }
+
+    /// Behind a cache a write waits for the link only, but all of them for what the device stores.
+    #[test]
+    fn gathered_writes_wait_for_the_device_together() {
+        let access = Access::new(Duration::ZERO, Duration::from_micros(1), 1_000_000).unwrap();
+        let class = ServerClass { name: "cached".into(), servers: 2, read: access, write: access, free: None };
+        let cluster = Cluster::new(vec![class], 2_000_000).unwrap();
+        let round = Round::new([2], &[1000]).unwrap();
+        let time = |places: [u64; 2]| {
+            let requests = places.map(|offset| request(Op::Write, 0, offset, 1000));
+            Replay::new(&cluster, &requests, 0, 1000).times(&round).mean.div_ceil(MILLISECOND / 10)
+        };
+        // One after the other over links of half a millisecond, to two devices that need one each, or to one.
+        assert_eq!([time([0, 1000]), time([0, 2000])], [16, 21]);
     }
 
     #[test]
