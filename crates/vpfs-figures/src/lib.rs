@@ -1,28 +1,50 @@
 //! The papers' experiments, simulated and compared with the papers' results.
 //!
-//! A [`Figure`] runs one experiment and returns a section of the report: charts, tables and checks, each with the
-//! paper's value, ours, a tolerance and a computed verdict. Only rows whose value nothing was chosen for are counted
-//! ([`vpfs_report::Kind`]). The scenario files say which hardware each figure has, and what was assumed.
+//! A [`Figure`] runs one experiment and returns a section of the report: the paper's conclusions with computed
+//! verdicts, its values next to ours, charts and tables. `conclusions.toml` and `values.toml` have what the papers say;
+//! a figure only measures. The scenario files say which hardware each figure has, and what was assumed.
 //!
 //! ```no_run
 //! let figure = vpfs_figures::find("vpfs-plus-5")?;
 //! let section = figure.run()?;
-//! for check in section.checks() {
-//!     println!("{}", check.verdict());
+//! for conclusion in section.conclusions() {
+//!     println!("{}: {}", conclusion.says, conclusion.verdict());
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod harl;
 mod ioco;
+mod papers;
 mod scenario;
 pub mod testbed;
 mod two_level;
 mod vpfs;
 mod vpfs_plus;
 
+use papers::Values;
 use vpfs_report::{Report, Section};
 use vpfs_sim::SimError;
+
+/// A paper.
+#[derive(Clone, Copy, Debug)]
+pub struct Paper {
+    /// For names of files.
+    pub id: &'static str,
+    /// Its short name, with conference and year.
+    pub title: &'static str,
+    /// Its experiments.
+    pub figures: &'static [Figure],
+}
+
+/// All papers.
+pub const PAPERS: [Paper; 5] = [
+    Paper { id: "vpfs", title: "vPFS (MSST 2012)", figures: vpfs::FIGURES },
+    Paper { id: "vpfs-plus", title: "vPFS+ (MSST 2019)", figures: vpfs_plus::FIGURES },
+    Paper { id: "two-level", title: "Two-level (Feedback Computing 2013)", figures: two_level::FIGURES },
+    Paper { id: "ioco", title: "IOCO (SC 2011)", figures: ioco::FIGURES },
+    Paper { id: "harl", title: "HARL (ICPP 2015)", figures: harl::FIGURES },
+];
 
 /// One or more figures of a paper with results of one experiment.
 #[derive(Clone, Copy, Debug)]
@@ -31,11 +53,11 @@ pub struct Figure {
     pub id: &'static str,
     /// The title, with the figure numbers of the paper.
     pub title: &'static str,
-    run: fn() -> Result<Section, SimError>,
+    run: fn() -> Result<(Section, Values), SimError>,
 }
 
 impl Figure {
-    const fn new(id: &'static str, title: &'static str, run: fn() -> Result<Section, SimError>) -> Self {
+    const fn new(id: &'static str, title: &'static str, run: fn() -> Result<(Section, Values), SimError>) -> Self {
         Self { id, title, run }
     }
 
@@ -44,7 +66,8 @@ impl Figure {
     /// # Errors
     /// If a checker of the simulator finds a violation, which is a bug of ours.
     pub fn run(&self) -> Result<Section, SimError> {
-        (self.run)()
+        let (section, values) = (self.run)()?;
+        papers::judged(self.id, section, &values)
     }
 }
 
@@ -58,7 +81,7 @@ pub struct UnknownFigure {
 
 /// All figures, paper by paper.
 pub fn all() -> impl Iterator<Item = &'static Figure> {
-    [vpfs::FIGURES, vpfs_plus::FIGURES, two_level::FIGURES, ioco::FIGURES, harl::FIGURES].into_iter().flatten()
+    PAPERS.into_iter().flat_map(|paper| paper.figures)
 }
 
 /// The figure of this id.
@@ -70,25 +93,24 @@ pub fn find(name: &str) -> Result<&'static Figure, UnknownFigure> {
 }
 
 /// A report without sections, with an introduction for its readers.
-pub fn report() -> Report {
-    Report::new("The papers' figures, simulated by vpfs")
+pub fn report(title: &str) -> Report {
+    Report::new(title)
         .introduction(
-            "Each section repeats an experiment of a paper in the simulator, with the schedulers that the daemon \
-             runs. A row is evidence, and counted, if the paper states its value and nothing in the model was chosen \
-             for it. It agrees if ours, the median of five seeds, is within 25 % of what carries the claim, or within \
-             the paper's own bound where it states one. Verdicts are computed.",
+            "Each section repeats an experiment of a paper in the simulator, with the schedulers that the daemon runs. A \
+             conclusion of the paper is a relation of our values, with limits that were written, with their reason, \
+             before the runs; the medians of five seeds are judged. A test changes what a conclusion is \
+             about (in order of arrival, halved weights, no synchronisation, L = 1, no coordination, equal stripes), \
+             and it must then not hold. Verdicts are computed.",
         )
         .introduction(
-            "Rows are not counted if a parameter was chosen for them (calibrated), if ours follows from what was set \
-             (input), if they follow from other rows or repeat one (derived), or if the paper states no number (ours \
-             only).",
+            "Values come second. A row is evidence, and counted, if the paper states its value and nothing in the model \
+             was chosen for it; ours, the median of five seeds, agrees within 25 % of what carries the claim, or within \
+             the paper's own bound. Not counted are rows for which a parameter was chosen (calibrated), which follow from \
+             what was set (input), or from other rows (derived).",
         )
         .introduction(
-            "The hardware of a testbed is not the same in all figures of its papers: vPFS Fig. 6 has the servers' page \
-             cache, Fig. 5 and 7 and vPFS+ have the bare disk of its profiling; where BTIO runs beside calls of 32 MB, \
-             servers move data through buffers of 256 KiB, elsewhere a request is one access; IOCO and HARL have the servers \
-             of one cluster, page cache included. Parameters that a paper does not print come \
-             from data sheets or are assumed; the disk of vPFS, the null devices of its Table 2 and HARL's cost model \
-             were chosen so that they give what rows marked as calibrated say. Each section ends with its assumptions and sources.",
+            "The hardware of a testbed is not the same in all figures of its papers, as what they say and measure does not \
+             fit one model; the scenario file of each figure says which hardware it has, what was assumed, and why. Each \
+             section ends with that.",
         )
 }

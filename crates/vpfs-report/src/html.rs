@@ -2,9 +2,9 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::check::HEADINGS;
+use crate::check::{CONCLUSIONS, VALUES};
 use crate::report::Item;
-use crate::{Check, Report, Section, Table, Tally, Tone, Verdict};
+use crate::{Report, Section, Table, Tally, Tone, Verdict};
 
 /// Verdicts are shown by a word too, never by colour alone. On a narrow screen each row of a table is a list of its
 /// own, so that nothing is cut off.
@@ -43,6 +43,9 @@ impl Report {
                     h1 { (self.title) }
                     @if let Some((tone, text)) = &self.headline { p class={ "headline " (class(*tone)) } { (text) } }
                     @for paragraph in &self.introduction { p { (paragraph) } }
+                    @if self.tally() != Tally::default() { p { strong { (self.tally()) } } }
+                    (links(&self.links))
+                    (rows(CONCLUSIONS, self.conclusions().map(|row| (row.verdict(), row.cells()))))
                     (contents(self))
                     @for (number, section) in self.sections.iter().enumerate() { (of_section(number, section)) }
                 }
@@ -60,7 +63,11 @@ const fn class(tone: Tone) -> &'static str {
     }
 }
 
-/// The table of contents, with the verdicts of each section and of all if there are any.
+fn links(links: &[(String, String)]) -> Markup {
+    html! { @if !links.is_empty() { nav { ul { @for (title, page) in links { li { a href=(page) { (title) } } } } } } }
+}
+
+/// The table of contents, with the verdicts of each section if there are any.
 fn contents(report: &Report) -> Markup {
     let sections = report.sections.iter().enumerate();
     if report.tally() == Tally::default() {
@@ -69,30 +76,32 @@ fn contents(report: &Report) -> Markup {
         };
     }
     html! {
-        p { strong { (report.tally()) } }
         nav {
             table {
-                thead { tr { th { "section" } th { "evidence" } th { "agrees" } th { "other rows" } th { "hold" } } }
+                thead { tr { th { "section" } @for heading in COUNTS { th { (heading) } } } }
                 tbody {
                     @for (number, section) in sections {
                         tr {
                             td data-label="section" { a href={ "#s" (number) } { (section.heading) } }
-                            (counts(Tally::of(&section.checks)))
+                            (counts(Tally::of(&section.conclusions, &section.checks)))
                         }
                     }
-                    tr { th { "all" } (counts(report.tally())) }
                 }
             }
         }
     }
 }
 
+/// Headings of [`counts`].
+const COUNTS: [&str; 4] = ["conclusions", "hold", "values", "agree"];
+
 fn counts(tally: Tally) -> Markup {
+    let Tally { hold, conclusions, agree, evidence } = tally;
+    let counts = [(conclusions, 0), (hold, conclusions), (evidence, 0), (agree, evidence)];
     html! {
-        td data-label="evidence" { (tally.evidence) }
-        td data-label="agrees" class=[(tally.agree < tally.evidence).then_some("differs")] { (tally.agree) }
-        td data-label="other rows" { (tally.others) }
-        td data-label="hold" { (tally.hold) }
+        @for (heading, (count, all)) in COUNTS.into_iter().zip(counts) {
+            td data-label=(heading) class=[(count < all).then_some("differs")] { (count) }
+        }
     }
 }
 
@@ -100,22 +109,26 @@ fn of_section(number: usize, section: &Section) -> Markup {
     html! {
         section id={ "s" (number) } {
             h2 { (section.heading) }
-            @if !section.checks.is_empty() { (verdicts(&section.checks)) }
+            (rows(VALUES, section.checks.iter().map(|row| (row.verdict(), row.cells()))))
             @for item in &section.items { (of_item(item)) }
         }
     }
 }
 
-fn verdicts(checks: &[Check]) -> Markup {
-    let class = |check: &Check| if check.verdict() == Verdict::Passes { "passes" } else { "differs" };
+/// Verdicts with their rows; nothing without any.
+fn rows<const N: usize>(headings: [&str; N], rows: impl Iterator<Item = (Verdict, [String; N])>) -> Markup {
+    let rows: Vec<_> = rows.collect();
+    let class = |verdict: Verdict| if verdict == Verdict::Passes { "passes" } else { "differs" };
     html! {
-        table {
-            thead { tr { @for heading in HEADINGS { th { (heading) } } } }
-            tbody {
-                @for check in checks {
-                    tr {
-                        @for (heading, cell) in HEADINGS.into_iter().zip(check.cells()) {
-                            td data-label=(heading) class=[(heading == "verdict").then(|| class(check))] { (cell) }
+        @if !rows.is_empty() {
+            table {
+                thead { tr { @for heading in headings { th { (heading) } } } }
+                tbody {
+                    @for (verdict, cells) in rows {
+                        tr {
+                            @for (heading, cell) in headings.into_iter().zip(cells) {
+                                td data-label=(heading) class=[heading.starts_with("verdict").then(|| class(verdict))] { (cell) }
+                            }
                         }
                     }
                 }

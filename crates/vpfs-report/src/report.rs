@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::json;
 
-use crate::{Chart, Check, Tally};
+use crate::{Chart, Check, Conclusion, Tally};
 
 /// A table of text.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -35,10 +35,11 @@ pub(crate) enum Item {
     Table(Table),
 }
 
-/// A heading, verdict rows, and below these the other items in the order in which they were added.
+/// A heading, conclusions, values, and below these the other items in the order in which they were added.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Section {
     pub(crate) heading: String,
+    pub(crate) conclusions: Vec<Conclusion>,
     pub(crate) checks: Vec<Check>,
     pub(crate) items: Vec<Item>,
 }
@@ -46,7 +47,7 @@ pub struct Section {
 impl Section {
     /// An empty section.
     pub fn new(heading: impl Into<String>) -> Self {
-        Self { heading: heading.into(), checks: Vec::new(), items: Vec::new() }
+        Self { heading: heading.into(), conclusions: Vec::new(), checks: Vec::new(), items: Vec::new() }
     }
 
     /// Adds a paragraph.
@@ -72,11 +73,23 @@ impl Section {
         self
     }
 
-    /// Adds a verdict row.
+    /// Adds a conclusion. A report shows those of all its sections first.
+    #[must_use]
+    pub fn conclusion(mut self, conclusion: Conclusion) -> Self {
+        self.conclusions.push(conclusion);
+        self
+    }
+
+    /// Adds a value.
     #[must_use]
     pub fn check(mut self, check: Check) -> Self {
         self.checks.push(check);
         self
+    }
+
+    /// Its heading, conclusions and values only.
+    pub fn outline(&self) -> Self {
+        Self { items: Vec::new(), ..self.clone() }
     }
 
     /// The section's charts, in order.
@@ -87,14 +100,23 @@ impl Section {
         })
     }
 
-    /// The whole section as JSON, with the verdict of each check; a value that is not a number becomes null.
-    pub fn json(&self) -> String {
-        let judged = |check: &Check| json!({ "check": check, "verdict": check.verdict() });
-        let checks: Vec<_> = self.checks.iter().map(judged).collect();
-        format!("{:#}\n", json!({ "heading": self.heading, "checks": checks, "items": self.items }))
+    /// The whole section as JSON, with the verdict of each conclusion and value; a value that is not a number becomes
+    /// null. `made` says of what, when and where it was made.
+    pub fn json(&self, made: &serde_json::Value) -> serde_json::Value {
+        let conclusions = self.conclusions.iter().map(|row| json!({ "conclusion": row, "verdict": row.verdict() }));
+        let checks = self.checks.iter().map(|row| json!({ "check": row, "verdict": row.verdict() }));
+        let (conclusions, checks): (Vec<_>, Vec<_>) = (conclusions.collect(), checks.collect());
+        json!({
+            "heading": self.heading, "made": made, "conclusions": conclusions, "checks": checks, "items": self.items
+        })
     }
 
-    /// Its verdict rows.
+    /// Its conclusions.
+    pub fn conclusions(&self) -> &[Conclusion] {
+        &self.conclusions
+    }
+
+    /// Its values.
     pub fn checks(&self) -> &[Check] {
         &self.checks
     }
@@ -117,13 +139,14 @@ pub struct Report {
     pub(crate) title: String,
     pub(crate) headline: Option<(Tone, String)>,
     pub(crate) introduction: Vec<String>,
+    pub(crate) links: Vec<(String, String)>,
     pub(crate) sections: Vec<Section>,
 }
 
 impl Report {
     /// A report without sections.
     pub fn new(title: impl Into<String>) -> Self {
-        Self { title: title.into(), headline: None, introduction: Vec::new(), sections: Vec::new() }
+        Self { title: title.into(), headline: None, introduction: Vec::new(), links: Vec::new(), sections: Vec::new() }
     }
 
     /// Sets what is said first of all.
@@ -140,6 +163,13 @@ impl Report {
         self
     }
 
+    /// Adds a link to another page, which is named relative to this one.
+    #[must_use]
+    pub fn link(mut self, title: impl Into<String>, page: impl Into<String>) -> Self {
+        self.links.push((title.into(), page.into()));
+        self
+    }
+
     /// Adds a section.
     #[must_use]
     pub fn section(mut self, section: Section) -> Self {
@@ -147,8 +177,13 @@ impl Report {
         self
     }
 
-    /// How many rows agree with a paper.
+    /// The conclusions of all sections.
+    pub(crate) fn conclusions(&self) -> impl Iterator<Item = &Conclusion> {
+        self.sections.iter().flat_map(|section| &section.conclusions)
+    }
+
+    /// How many conclusions hold, and how many values agree with a paper.
     pub fn tally(&self) -> Tally {
-        Tally::of(self.sections.iter().flat_map(|section| &section.checks))
+        Tally::of(self.conclusions(), self.sections.iter().flat_map(|section| &section.checks))
     }
 }

@@ -208,14 +208,18 @@ fn a_figure_is_reproduced_with_verdicts_data_and_pictures() {
     let dir = tempfile::tempdir().expect("a directory");
     let list = run(&mut command(dir.path(), &["reproduce", "--list"]));
     assert!(list.lines().any(|line| line.starts_with("vpfs-plus-2 ")), "{list}");
-    let table = run(&mut command(dir.path(), &["reproduce", "vpfs-plus-2", "-q", "--out", "out"]));
-    assert!(table.contains("rows with a paper's value agree") && table.contains("out/report.html"), "{table}");
+    let arguments = ["reproduce", "vpfs-plus-2", "-q", "--out", "out", "--json", "out/all.json"];
+    let table = run(&mut command(dir.path(), &arguments));
+    assert!(table.contains("conclusions hold (simulated)") && table.contains("out/report.html"), "{table}");
     let out = dir.path().join("out");
-    assert!(file(&out, "report.html").contains("<svg"));
-    assert!(file(&out, "report.txt").contains("rows with a paper's value agree"));
+    assert!(file(&out, "report.html").contains("vpfs-plus.html") && file(&out, "vpfs-plus.html").contains("<svg"));
+    assert!(file(&out, "report.txt").contains("conclusions hold (simulated)"));
     assert!(file(&out, "vpfs-plus-2-1.svg").contains("<svg") && !file(&out, "vpfs-plus-2-1.csv").is_empty());
     let json: Value = serde_json::from_str(&file(&out, "vpfs-plus-2.json")).expect("valid JSON");
-    assert!(json["checks"][0]["verdict"].is_string(), "{json}");
+    assert!(json["checks"][0]["verdict"].is_string() && json["conclusions"][0]["verdict"].is_string(), "{json}");
+    assert!(json["made"]["processor"].is_string() && json["made"]["seconds"].is_number(), "{json}");
+    let all: Value = serde_json::from_str(&file(&out, "all.json")).expect("valid JSON");
+    assert_eq!(all[0], json);
     let message = refused(&output(&mut command(dir.path(), &["reproduce", "vpfs-99"])));
     assert!(message.contains("vpfs-plus-2"), "{message}");
 }

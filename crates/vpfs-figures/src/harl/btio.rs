@@ -14,25 +14,29 @@ use vpfs_model::plan::{Btio, BtioClass, Phase, Subtype};
 use vpfs_report::Section;
 use vpfs_sim::SimError;
 
-use super::cluster::{Job, SCALE};
-use super::rows::{Against, Stated, section};
+use super::cluster::{Job, SCALE, Storage};
+use super::compare::{self, Panel};
+use crate::papers::Values;
 
-/// Processes, and the gain over 64K for reads and writes together, in %.
-const STATED: [(u32, f64); 3] = [(4, 163.5), (16, 116.9), (64, 114.8)];
+const PROCESSES: [u32; 3] = [4, 16, 64];
 const NODES: u32 = 8;
 
-pub(super) fn run() -> Result<Section, SimError> {
-    let stated = STATED.map(|(processes, gain)| {
-        let gains = vec![(Against::Default, gain)];
-        Stated { gains, ..Stated::new(format!("{processes} processes"), job(processes)) }
-    });
+pub(super) fn run() -> Result<(Section, Values), SimError> {
     let intro = Section::new("HARL Fig. 12: BTIO").text(
         "BTIO, full subtype, writes 1.69 GB in 40 dumps and reads them back. One process on each of eight client nodes \
          does the I/O for the others, in calls of 4 MiB, and all wait for each other after each dump; so 16 and 64 \
-         processes have equal requests, unlike in the paper. Hardware and the two ways to price requests are those of \
-         Fig. 7.",
+         processes have equal requests, unlike in the paper. Hardware and advice are those of Fig. 7.",
     );
-    section(intro, "Fig. 12", &stated, &[])
+    compare::figure(intro, &panels())
+}
+
+fn panels() -> [Panel; 3] {
+    PROCESSES.map(|processes| Panel { name: processes.to_string(), job: job(processes) })
+}
+
+#[cfg(test)]
+pub(crate) fn changed(change: &str) -> Result<Values, SimError> {
+    compare::changed(&panels(), change)
 }
 
 fn job(processes: u32) -> Job {
@@ -53,5 +57,5 @@ fn job(processes: u32) -> Job {
         ..whole.clone()
     };
     let phases = vec![Phase::Write, Phase::Read];
-    Job { servers: [6, 2], plan: Arc::new(part), pass: Arc::new(whole), phases }
+    Job { storage: Storage::Cached, servers: [6, 2], plan: Arc::new(part), pass: Arc::new(whole), phases }
 }

@@ -7,8 +7,9 @@ use vpfs_model::plan::{Ior, Phase};
 use vpfs_report::Section;
 use vpfs_sim::SimError;
 
-use super::cluster::{self, Job, SCALE};
-use super::rows::{Against, Range, Stated, Uses, op_name, section};
+use super::cluster::{self, Job, SCALE, Storage};
+use super::compare::{self, Panel};
+use crate::papers::Values;
 
 pub(super) const OPS: [Op; 2] = [Op::Read, Op::Write];
 
@@ -39,11 +40,18 @@ impl Case {
         };
         let pass = Arc::new(Ior { block_bytes: ior.block_bytes * SCALE, ..ior.clone() });
         let phases = vec![phase(self.op)];
-        Ok(Job { servers: self.servers, plan: Arc::new(ior), pass, phases })
+        Ok(Job { storage: Storage::Cached, servers: self.servers, plan: Arc::new(ior), pass, phases })
     }
 
-    fn stated(&self, what: &str) -> Result<Stated, SimError> {
-        Ok(Stated::new(format!("{what}, {}", op_name(self.op)), self.job()?))
+    fn panel(&self, what: &str) -> Result<Panel, SimError> {
+        Ok(Panel { name: format!("{}{what}", op_name(self.op)), job: self.job()? })
+    }
+}
+
+pub(super) fn op_name(op: Op) -> &'static str {
+    match op {
+        Op::Read => "read",
+        Op::Write => "write",
     }
 }
 
@@ -54,75 +62,60 @@ pub(super) fn phase(op: Op) -> Phase {
     }
 }
 
-pub(super) fn layouts() -> Result<Section, SimError> {
-    let stated = |op| {
-        let (gains, stripes) = match op {
-            Op::Read => ([73.4, 138.6, 154.5], [32, 160]),
-            Op::Write => ([176.7, 177.6, 215.4], [36, 148]),
-        };
-        let gains = [Against::Default, Against::Fixed, Against::Random].into_iter().zip(gains).collect();
-        Ok(Stated { gains, stripes: Some(stripes), ..Case::default(op).stated("16 processes")? })
-    };
-    let stated: Vec<Stated> = OPS.into_iter().map(stated).collect::<Result<_, SimError>>()?;
-    section(introduced("HARL Fig. 7: IOR with different layouts"), "Fig. 7", &stated, &[])
+/// The panels of a figure: each of some cases with reads and with writes, and what its name adds to that.
+type Cases = Vec<(Case, String)>;
+
+fn panels(cases: Cases) -> Result<Vec<Panel>, SimError> {
+    let both = cases.into_iter().flat_map(|(case, what)| OPS.map(|op| Case { op, ..case }.panel(&what)));
+    both.collect()
 }
 
-pub(super) fn processes() -> Result<Section, SimError> {
-    let gains = [
-        (8, [144.1, 104.8], [144.1, 116.4]),
-        (32, [138.1, 182.2], [141.8, 182.7]),
-        (128, [182.3, 168.5], [202.7, 192.8]),
-        (256, [120.2, 235.1], [274.1, 268.3]),
-    ];
-    let stated = |((processes, default, fixed), op): ((u32, [f64; 2], [f64; 2]), usize)| {
-        let case = Case { processes, ..Case::default(OPS[op]) };
-        let gains = vec![(Against::Default, default[op]), (Against::Fixed, fixed[op])];
-        Ok(Stated { gains, ..case.stated(&format!("{processes} processes"))? })
-    };
-    let all = gains.into_iter().flat_map(|gains| [(gains, 0), (gains, 1)]);
-    let stated: Vec<Stated> = all.map(stated).collect::<Result<_, SimError>>()?;
-    section(introduced("HARL Fig. 8: IOR by number of processes"), "Fig. 8", &stated, &[])
+const DEFAULT: Case = Case::default(Op::Read);
+
+fn of_layouts() -> Cases {
+    vec![(DEFAULT, String::new())]
 }
 
-pub(super) fn requests() -> Result<Section, SimError> {
-    let small = |op| {
-        let gain = if op == Op::Read { 80.1 } else { 147.1 };
-        let case = Case { request: 128 << 10, ..Case::default(op) };
-        Ok(Stated { gains: vec![(Against::Default, gain)], stripes: Some([0, 64]), ..case.stated("128 KiB")? })
-    };
-    let large = |op| {
-        let case = Case { request: 1 << 20, ..Case::default(op) };
-        Ok(Stated { uses: Some(Uses::Both), ..case.stated("1024 KiB")? })
-    };
-    let stated: Vec<Stated> = OPS.into_iter().flat_map(|op| [small(op), large(op)]).collect::<Result<_, SimError>>()?;
-    let range = |op, against, least, largest| Range { op, against, least, largest };
-    let ranges = [
-        range(Op::Read, Against::Fixed, 24.1, 325.0),
-        range(Op::Write, Against::Fixed, 32.4, 293.5),
-        range(Op::Read, Against::Random, 20.6, 222.3),
-        range(Op::Write, Against::Random, 22.7, 263.1),
-    ];
+fn of_processes() -> Cases {
+    [8, 32, 128, 256].map(|processes| (Case { processes, ..DEFAULT }, format!(" {processes}"))).into()
+}
+
+fn of_requests() -> Cases {
+    [128, 1024].map(|kib| (Case { request: kib << 10, ..DEFAULT }, format!(" {kib}K"))).into()
+}
+
+fn of_servers() -> Cases {
+    [[7, 1], [2, 6]].map(|servers| (Case { servers, ..DEFAULT }, format!(" {}:{}", servers[0], servers[1]))).into()
+}
+
+pub(super) fn layouts() -> Result<(Section, Values), SimError> {
+    compare::figure(introduced("HARL Fig. 7: IOR with different layouts"), &panels(of_layouts())?)
+}
+
+pub(super) fn processes() -> Result<(Section, Values), SimError> {
+    compare::figure(introduced("HARL Fig. 8: IOR by number of processes"), &panels(of_processes())?)
+}
+
+pub(super) fn requests() -> Result<(Section, Values), SimError> {
     let text = "The paper states one gain over 64K for both sizes of requests; it is compared at 128 KiB.";
-    section(introduced("HARL Fig. 9: IOR by size of requests").text(text), "Fig. 9", &stated, &ranges)
+    compare::figure(introduced("HARL Fig. 9: IOR by size of requests").text(text), &panels(of_requests())?)
 }
 
-pub(super) fn servers() -> Result<Section, SimError> {
-    let many = |op| {
-        let case = Case { servers: [7, 1], ..Case::default(op) };
-        Ok(Stated { uses: Some(Uses::Both), ..case.stated("7 disk and 1 flash servers")? })
-    };
-    let few = |op| {
-        let gain = if op == Op::Read { 474.9 } else { 180.3 };
-        let case = Case { servers: [2, 6], ..Case::default(op) };
-        let gains = vec![(Against::Default, gain)];
-        Ok(Stated { gains, uses: Some(Uses::FlashOnly), ..case.stated("2 disk and 6 flash servers")? })
-    };
-    let stated: Vec<Stated> = OPS.into_iter().flat_map(|op| [many(op), few(op)]).collect::<Result<_, SimError>>()?;
-    let range = |op, least, largest| Range { op, against: Against::Others, least, largest };
-    let ranges = [range(Op::Read, 37.6, 556.1), range(Op::Write, 112.2, 288.7)];
+pub(super) fn servers() -> Result<(Section, Values), SimError> {
     let text = "The paper states one gain over 64K for both ratios; it is compared at 2:6, where it is largest.";
-    let section_of = introduced("HARL Fig. 10: IOR by numbers of disk and flash servers").text(text);
-    section(section_of, "Fig. 10", &stated, &ranges)
+    let section = introduced("HARL Fig. 10: IOR by numbers of disk and flash servers").text(text);
+    compare::figure(section, &panels(of_servers())?)
+}
+
+#[cfg(test)]
+pub(crate) fn changed(figure: &str, change: &str) -> Result<Values, SimError> {
+    let cases = match figure {
+        "7" => of_layouts(),
+        "8" => of_processes(),
+        "9" => of_requests(),
+        _ => of_servers(),
+    };
+    compare::changed(&panels(cases)?, change)
 }
 
 fn introduced(heading: &str) -> Section {

@@ -1,12 +1,11 @@
 //! Figures of [HARL].
 
-mod balance;
-mod btio;
+pub(crate) mod balance;
+pub(crate) mod btio;
 mod cluster;
-mod ior;
-mod layouts;
-mod regions;
-mod rows;
+mod compare;
+pub(crate) mod ior;
+pub(crate) mod regions;
 
 use crate::Figure;
 

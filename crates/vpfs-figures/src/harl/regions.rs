@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use vpfs_harl::Op;
 use vpfs_model::plan::{Ior, Phase, Plan, Steps};
-use vpfs_report::{Check, Kind, Section};
+use vpfs_report::Section;
 use vpfs_sim::SimError;
 
-use super::cluster::{self, Job, SCALE};
-use super::ior::{OPS, phase};
-use super::rows::{Against, Range, Stated, op_name, section};
+use super::cluster::{self, Job, SCALE, Storage};
+use super::compare::{self, Panel};
+use super::ior::{OPS, op_name, phase};
+use crate::papers::Values;
 
 /// Bytes of each region [HARL §IV-B5], and of a request in it.
 const REGIONS: [(u64, u32); 4] =
@@ -37,28 +38,36 @@ impl Plan for Parts {
     }
 }
 
-pub(super) fn run() -> Result<Section, SimError> {
-    let stated = |op| {
-        let gains = vec![(Against::Default, if op == Op::Read { 255.6 } else { 116.9 })];
-        Ok(Stated { gains, ..Stated::new(format!("four regions, {}", op_name(op)), job(op)?) })
-    };
-    let stated: Vec<Stated> = OPS.into_iter().map(stated).collect::<Result<_, SimError>>()?;
-    let found = stated.iter().map(found).collect::<Result<Vec<_>, _>>()?;
+pub(super) fn run() -> Result<(Section, Values), SimError> {
     let intro = Section::new("HARL Fig. 11: a file of four regions")
         .text(
             "IOR with 16 processes reads or writes four regions of 256, 1024, 2048 and 4096 MiB at random offsets, with \
              requests of 128, 256, 512 and 1024 KiB. The paper does not print its sizes of requests. Fixed and random \
              stripes are the same in the whole file; HARL finds the regions in the trace, and stripes for each.",
         )
-        .text("Hardware and the two ways to price requests are those of Fig. 7.");
-    let ranges = [(Op::Read, 59.4, 265.8), (Op::Write, 17.2, 200.7)];
-    let ranges = ranges.map(|(op, least, largest)| Range { op, against: Against::Others, least, largest });
-    Ok(found.into_iter().fold(section(intro, "Fig. 11", &stated, &ranges)?, Section::check))
+        .text("Hardware and advice are those of Fig. 7.");
+    compare::figure(intro, &panels()?)
+}
+
+fn panels() -> Result<Vec<Panel>, SimError> {
+    let panel = |op| -> Result<Panel, SimError> { Ok(Panel { name: op_name(op).to_owned(), job: job(op)? }) };
+    OPS.into_iter().map(panel).collect()
+}
+
+#[cfg(test)]
+pub(crate) fn changed(change: &str) -> Result<Values, SimError> {
+    compare::changed(&panels()?, change)
 }
 
 fn job(op: Op) -> Result<Job, SimError> {
     let (plan, pass) = (parts(op, SCALE)?, parts(op, 1)?);
-    Ok(Job { servers: [6, 2], plan: Arc::new(plan), pass: Arc::new(pass), phases: vec![phase(op)] })
+    Ok(Job {
+        storage: Storage::Cached,
+        servers: [6, 2],
+        plan: Arc::new(plan),
+        pass: Arc::new(pass),
+        phases: vec![phase(op)],
+    })
 }
 
 /// The regions at a part of their size.
@@ -80,12 +89,16 @@ fn parts(op: Op, scale: u64) -> Result<Parts, SimError> {
     Ok(Parts(parts.into()))
 }
 
-/// Whether the regions are found where they are.
-fn found(stated: &Stated) -> Result<Check, SimError> {
-    let regions = vpfs_harl::divide(&stated.job.trace()?, vpfs_harl::CHUNK);
-    let starts = REGIONS.iter().scan(0, |start, (bytes, _)| Some(std::mem::replace(start, *start + bytes)));
-    let found = starts.filter(|start| regions.iter().any(|region| region.bytes.start == *start)).count();
-    Ok(Check::of("Fig. 11", format!("{}: regions found at their places", stated.what))
-        .between(found as f64, 4.0, 4.0)
-        .is(Kind::Input, "the sizes of their requests are ours"))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_are_found_at_their_places() {
+        for op in OPS {
+            let regions = vpfs_harl::divide(&job(op).unwrap().trace().unwrap(), vpfs_harl::CHUNK);
+            let starts = REGIONS.iter().scan(0, |start, (bytes, _)| Some(std::mem::replace(start, *start + bytes)));
+            assert!(starts.into_iter().all(|start| regions.iter().any(|region| region.bytes.start == start)));
+        }
+    }
 }

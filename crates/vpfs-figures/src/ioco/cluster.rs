@@ -7,7 +7,7 @@ use vpfs_core::ioco::order_of;
 use vpfs_report::Measured;
 use vpfs_sim::{Results, Scenario, ServerGroup, SimError};
 
-use crate::scenario::{self, SEEDS};
+use crate::scenario;
 use crate::testbed;
 
 /// An environment of the paper.
@@ -21,6 +21,11 @@ pub(super) enum Medium {
 
 impl Medium {
     pub(super) const ALL: [Self; 2] = [Self::Hdd, Self::Ssd];
+
+    /// In names of values.
+    pub(super) fn short(self) -> &'static str {
+        if self == Self::Hdd { "hdd" } else { "ssd" }
+    }
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -111,11 +116,6 @@ pub(super) fn seeded(scenario: &Scenario, seed: u64) -> Scenario {
     scenario
 }
 
-/// Seeds of a point of a sweep: all if a row of evidence needs it, otherwise the first.
-pub(super) fn seeds(is_needed: bool) -> &'static [u64] {
-    if is_needed { &SEEDS } else { &SEEDS[..1] }
-}
-
 /// The runs with these seeds under a policy.
 pub(super) fn repeat(scenario: &Scenario, policy: &str, seeds: &[u64]) -> Result<Vec<Outcome>, SimError> {
     seeds.iter().map(|&seed| Ok(Outcome::of(&scenario::run(&seeded(scenario, seed), policy)?))).collect()
@@ -142,13 +142,19 @@ impl Pair {
         Self { original: of(&self.original, &other.original), coordinated: of(&self.coordinated, &other.coordinated) }
     }
 
-    /// By how many % coordination lowers the mean completion time.
-    pub(super) fn reduction(&self) -> Measured {
+    /// By how many % coordination lowers the mean completion time, seed by seed.
+    pub(super) fn reductions(&self) -> Vec<f64> {
         let of = |(original, coordinated): (&Outcome, &Outcome)| {
             (1.0 - coordinated.completion / original.completion) * 100.0
         };
-        Measured::of(self.original.iter().zip(&self.coordinated).map(of))
+        self.original.iter().zip(&self.coordinated).map(of).collect()
     }
+}
+
+/// The mean of some lists, place by place.
+pub(super) fn means(lists: &[Vec<f64>]) -> Vec<f64> {
+    let shortest = lists.iter().map(Vec::len).min().unwrap_or(0);
+    (0..shortest).map(|at| lists.iter().map(|list| list[at]).sum::<f64>() / lists.len() as f64).collect()
 }
 
 /// The median of a value of all runs.

@@ -1,12 +1,12 @@
 //! Figures of [IOCO].
 
 mod analysis;
-mod apps;
+pub(crate) mod apps;
 mod cluster;
-mod finish;
-mod formulas;
-mod servers;
-mod windows;
+pub(crate) mod finish;
+pub(crate) mod formulas;
+pub(crate) mod servers;
+pub(crate) mod windows;
 
 use crate::Figure;
 

@@ -9,18 +9,16 @@ use std::time::Duration;
 
 use vpfs_core::Weight;
 use vpfs_model::plan::Phase;
-use vpfs_report::{Axis, Bar, Bars, Check, Kind, Measured, Section, Table, number};
+use vpfs_report::{Axis, Bar, Bars, Section, Table, number};
 use vpfs_sim::{CoordinationResults, Results, Scenario, SimError, parallel};
 
+use crate::papers::Values;
 use crate::scenario::{self, SEEDS};
 
 const BASE: &str = include_str!("../../../../scenarios/figures/vpfs-5.toml");
 /// Part of the figure, the second application's pattern, and its phase.
-const PATTERNS: [(&str, &str, Phase); 3] = [
-    ("Fig. 5a", "writes", Phase::Write),
-    ("Fig. 5b", "reads", Phase::Read),
-    ("Fig. 5c", "random reads and writes", Phase::Mixed),
-];
+const PATTERNS: [(&str, &str, Phase); 3] =
+    [("Fig. 5a", "writes", Phase::Write), ("Fig. 5b", "reads", Phase::Read), ("Fig. 5c", "mixed", Phase::Mixed)];
 const RATIOS: [u32; 3] = [2, 8, 32];
 /// The threshold of the figure, and the one that it is compared with.
 const POLICIES: [&str; 2] = ["10 MB", "512 KB"];
@@ -70,73 +68,61 @@ fn measured(results: &Results) -> (f64, f64) {
     (bytes[1] as f64 / bytes[0] as f64, (bytes[0] + bytes[1]) as f64 / time)
 }
 
-/// All runs of the figure: all seeds with the figure's threshold, one with the other.
-fn points() -> Vec<Point> {
-    let runs = [(POLICIES[0], &SEEDS[..]), (POLICIES[1], &SEEDS[..1])];
-    let of = |policy, seeds: &'static [u64]| {
-        let with =
-            move |pattern, ratio| seeds.iter().map(move |&seed| Point { policy, pattern, weights: [1, ratio], seed });
-        PATTERNS
-            .into_iter()
-            .flat_map(move |(_, _, pattern)| RATIOS.into_iter().flat_map(move |ratio| with(pattern, ratio)))
+/// All runs of the figure: all patterns with its threshold, and writes with the other.
+fn points() -> impl Iterator<Item = Point> {
+    let runs = [(POLICIES[0], &PATTERNS[..]), (POLICIES[1], &PATTERNS[..1])];
+    let of = |policy, patterns: &'static [(&'static str, &'static str, Phase)]| {
+        let all = patterns.iter().flat_map(|&(_, _, pattern)| RATIOS.map(|ratio| (pattern, ratio)));
+        all.flat_map(move |(pattern, ratio)| SEEDS.map(|seed| Point { policy, pattern, weights: [1, ratio], seed }))
     };
-    runs.into_iter().flat_map(|(policy, seeds)| of(policy, seeds)).chain(ASIDE).collect()
+    runs.into_iter().flat_map(move |(policy, patterns)| of(policy, patterns))
 }
 
-/// Runs beside the figure: without management, and with larger shares for the application on four servers.
-const ASIDE: [Point; 2] = [
-    Point { policy: "native", pattern: Phase::Write, weights: [1, 2], seed: 1 },
-    Point { policy: "10 MB", pattern: Phase::Write, weights: [2, 1], seed: 1 },
-];
-
-pub(super) fn run() -> Result<Section, SimError> {
+pub(super) fn run() -> Result<(Section, Values), SimError> {
     let base = scenario::parse("vpfs-5.toml", BASE)?;
-    let outcomes = parallel::map(&points(), |point| point.run(&base));
-    Ok(section(&Outcomes(outcomes.into_iter().collect::<Result<_, _>>()?)))
+    let outcomes = parallel::map(&points().collect::<Vec<_>>(), |point| point.run(&base));
+    let outcomes = outcomes.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let values = values(&outcomes);
+    Ok((section(&outcomes, &values), values))
 }
 
-struct Outcomes(Vec<Outcome>);
-
-impl Outcomes {
-    fn of(&self, policy: &'static str, pattern: Phase, ratio: u32) -> impl Iterator<Item = &Outcome> {
-        self.0.iter().filter(move |Outcome { point, .. }| {
-            point.policy == policy && point.pattern == pattern && point.weights == [1, ratio]
+/// Ratios by pattern and target, such as `writes.8`; what the figure's threshold leaves of the other's traffic and
+/// messages, and the largest difference of ratios, in %.
+fn values(outcomes: &[Outcome]) -> Values {
+    let mut values = Values::default();
+    let of = |policy: &'static str, pattern: Phase, ratio: u32| {
+        let is_it =
+            move |o: &&Outcome| o.point.policy == policy && o.point.pattern == pattern && o.point.weights[1] == ratio;
+        outcomes.iter().filter(is_it)
+    };
+    for (_, name, pattern) in PATTERNS {
+        RATIOS
+            .iter()
+            .for_each(|&ratio| values.set(format!("{name}.{ratio}"), of(POLICIES[0], pattern, ratio).map(|o| o.ratio)));
+    }
+    let seeds = of(POLICIES[0], Phase::Write, RATIOS[0]).count();
+    let both = |seed: usize| POLICIES.map(|policy| RATIOS.map(|ratio| of(policy, Phase::Write, ratio).nth(seed)));
+    let left = |amount: fn(&CoordinationResults) -> u64| {
+        let sum = move |runs: [Option<&Outcome>; 3]| -> u64 {
+            runs.into_iter().flatten().filter_map(|o| o.coordination.as_ref().map(amount)).sum()
+        };
+        (0..seeds).map(move |seed| {
+            let [few, many] = both(seed).map(sum);
+            few as f64 / many as f64 * 100.0
         })
-    }
-
-    fn ratio(&self, policy: &'static str, pattern: Phase, ratio: u32) -> Measured {
-        Measured::of(self.of(policy, pattern, ratio).map(|outcome| outcome.ratio))
-    }
-
-    /// The traffic of coordination in all runs with the first seed that the figure's threshold leaves, in % of that
-    /// with the other.
-    fn left(&self, amount: fn(&CoordinationResults) -> u64) -> f64 {
-        let sum = |policy| {
-            let with = |outcome: &&Outcome| outcome.point.policy == policy && outcome.point.seed == SEEDS[0];
-            let runs = self.0.iter().filter(with).filter(|outcome| outcome.point.weights[0] == 1);
-            runs.filter_map(|outcome| outcome.coordination.as_ref().map(amount)).sum::<u64>() as f64
-        };
-        sum(POLICIES[0]) / sum(POLICIES[1]) * 100.0
-    }
-
-    /// The largest difference between both thresholds' ratios, in % of the target.
-    fn difference(&self) -> f64 {
-        let off = |pattern, ratio| {
-            let [few, many] =
-                POLICIES.map(|policy| self.of(policy, pattern, ratio).next().map_or(f64::NAN, |o| o.ratio));
-            (few - many).abs() / f64::from(ratio) * 100.0
-        };
-        let all = PATTERNS.into_iter().flat_map(|(_, _, pattern)| RATIOS.map(|ratio| off(pattern, ratio)));
-        all.fold(0.0, f64::max)
-    }
-
-    fn aside(&self, point: &Point) -> &Outcome {
-        let is_it = |outcome: &&Outcome| (outcome.point.policy, outcome.point.weights) == (point.policy, point.weights);
-        self.0.iter().find(is_it).expect("all points were run")
-    }
+    };
+    values.set("traffic left", left(|sent| sent.bytes));
+    values.set("messages left", left(|sent| sent.messages));
+    let difference = |seed| {
+        let [few, many] = both(seed).map(|runs| runs.map(|o| o.map_or(f64::NAN, |o| o.ratio)));
+        let off = |at: usize| (few[at] - many[at]).abs() / f64::from(RATIOS[at]) * 100.0;
+        [0, 1, 2].map(off).into_iter().fold(0.0, f64::max)
+    };
+    values.set("difference", (0..seeds).map(difference));
+    values
 }
 
-fn section(outcomes: &Outcomes) -> Section {
+fn section(outcomes: &[Outcome], values: &Values) -> Section {
     let section = Section::new("vPFS Fig. 5: shares over servers that not all applications use").text(
         "One application has files on four of eight servers, the other one on all. Each server's scheduler alone \
          would give both the same at the four that they share, and so twice as much in total to the second one. With \
@@ -144,106 +130,47 @@ fn section(outcomes: &Outcomes) -> Section {
          the configured ratio, whatever the second application does. A threshold of 10 MB is as fair as a message for \
          each request.",
     );
-    let section = PATTERNS.iter().fold(section, |section, &(part, what, pattern)| {
-        section.figure(chart(outcomes, part, what, pattern), "Median of the runs, with the smallest and the largest.")
+    let section = PATTERNS.iter().fold(section, |section, &(part, name, _)| {
+        section.figure(chart(values, part, name), "Median of the runs, with the smallest and the largest.")
     });
-    let section = scenario::assumptions(section.table(table(outcomes)).text(aside(outcomes)), BASE);
-    checks(outcomes).into_iter().fold(section, Section::check)
+    scenario::assumptions(section.table(table(outcomes)), BASE)
 }
 
-fn chart(outcomes: &Outcomes, part: &str, what: &str, pattern: Phase) -> Bars {
-    let title = format!("{part}: writes beside {what}");
+fn chart(values: &Values, part: &str, name: &str) -> Bars {
+    let title = format!("{part}: writes next to {name}");
     let bars = Bars::new(title, Axis::log2("service of App2 / App1", ""), RATIOS.map(|ratio| format!("{ratio}:1")));
-    let bars = bars.series("paper, to 1 % and 3 %", RATIOS.map(|ratio| Bar::new(ratio.into())));
-    POLICIES.into_iter().fold(bars, |bars, policy| {
-        let ours = RATIOS.map(|ratio| Bar::from(outcomes.ratio(policy, pattern, ratio)));
-        bars.series(format!("ours, threshold {policy}"), ours)
-    })
+    bars.series("paper, to 1 % and 3 %", RATIOS.map(|ratio| Bar::new(ratio.into())))
+        .series("ours", RATIOS.map(|ratio| Bar::from(values.median(&format!("{name}.{ratio}")))))
 }
 
-fn table(outcomes: &Outcomes) -> Table {
+fn table(outcomes: &[Outcome]) -> Table {
     let heading = Table::new(["App2", "target", "threshold", "ratio", "MB/s", "messages", "their bytes [MB]"]);
-    let first = outcomes.0.iter().filter(|outcome| outcome.point.seed == SEEDS[0]);
+    let first = outcomes.iter().filter(|outcome| outcome.point.seed == SEEDS[0]);
     first.fold(heading, |table, Outcome { point, ratio, throughput, coordination }| {
-        let [one, two] = point.weights;
         let (messages, bytes) = coordination.as_ref().map_or((0, 0), |sent| (sent.messages, sent.bytes));
         let measured = [*ratio, throughput / 1e6, messages as f64, bytes as f64 / 1e6].map(number);
         let what = PATTERNS.iter().find(|(_, _, pattern)| *pattern == point.pattern).map_or("", |(_, what, _)| what);
-        let target = if one == 1 { format!("{two}:1") } else { format!("{two}:{one}") };
+        let target = format!("{}:1", point.weights[1]);
         table.row([vec![what.into(), target, point.policy.into()], measured.to_vec()].concat())
     })
 }
 
-fn aside(outcomes: &Outcomes) -> String {
-    let ours = outcomes.aside(&ASIDE[1]);
-    format!(
-        "The ratios are in favour of App2, as it has twice as many servers. App1 has four, and needs all of their \
-         capacity to get as much as App2 gets at the other four alone. It can get more only by leaving those idle: a \
-         call of App2 needs all eight servers, so holding it back at four keeps the others idle. At 1:2 both together \
-         get {} MB/s (ratio {}), {} MB/s at 2:1.",
-        number(ours.throughput / 1e6),
-        number(ours.ratio),
-        number(outcomes.of(POLICIES[0], Phase::Write, 2).next().map_or(f64::NAN, |at_two| at_two.throughput / 1e6)),
-    )
-}
-
-/// The row of one ratio, with the paper's own tolerance.
-fn ratio_row(part: &str, what: &str, target: u32, ours: Measured) -> Check {
-    let percent = if target == 32 { 3.0 } else { 1.0 };
-    Check::of(part, format!("{target}:1 beside {what}")).within(target.into(), ours, percent)
-}
-
-fn checks(outcomes: &Outcomes) -> Vec<Check> {
-    let ratios = PATTERNS.iter().flat_map(|&(part, what, pattern)| {
-        RATIOS.map(|target| ratio_row(part, what, target, outcomes.ratio(POLICIES[0], pattern, target)))
-    });
-    let more = [
-        Check::of("§IV-C1", "traffic of synchronisation that 10 MB leaves of that of 512 KB")
-            .within(5.0, outcomes.left(|sent| sent.bytes), 25.0)
-            .unit("%"),
-        Check::of("§IV-C1", "messages that it leaves")
-            .within(5.0, outcomes.left(|sent| sent.messages), 25.0)
-            .unit("%")
-            .is(Kind::Derived, "the same statement of the paper as the row above"),
-        Check::of("Fig. 5", "ratio without management")
-            .within(2.0, outcomes.aside(&ASIDE[0]).ratio, 3.0)
-            .is(Kind::Input, "follows from the numbers of servers"),
-        Check::of("§IV-C1", "largest difference of ratios between both thresholds")
-            .at_most(outcomes.difference(), 3.0)
-            .unit("% of the target"),
-    ];
-    ratios.chain(more).collect()
-}
-
+/// Writes with one seed. `equal thresholds`: both are the small one.
 #[cfg(test)]
-mod tests {
-    use vpfs_report::Verdict;
-
-    use super::*;
-    use crate::scenario::perturbed::{self, must_differ};
-
-    /// The rows of the figure beside writes with one seed, in a scenario that was changed.
-    fn rows(targets: &[u32], change: impl Fn(&Scenario) -> Scenario) -> Vec<Check> {
-        let base = scenario::parse("vpfs-5.toml", BASE).unwrap();
-        let row = |&target: &u32| {
-            let point = Point { policy: POLICIES[0], pattern: Phase::Write, weights: [1, target], seed: 1 };
-            let (ratio, _) = measured(&scenario::run(&change(&point.scenario(&base)), POLICIES[0]).unwrap());
-            ratio_row("Fig. 5a", "writes", target, ratio.into())
-        };
-        targets.iter().map(row).collect()
-    }
-
-    #[test]
-    fn total_service_has_the_ratio_asked_for() {
-        let rows = rows(&RATIOS, Clone::clone);
-        assert!(rows.iter().all(|row| row.verdict() == Verdict::Passes), "{rows:#?}");
-    }
-
-    /// In order of arrival the ratio is that of the numbers of servers, 2:1.
-    #[test]
-    fn ratios_need_their_policy() {
-        must_differ(&rows(&RATIOS[1..], perturbed::fifo), |_| true);
-        must_differ(&rows(&RATIOS, perturbed::halved), |_| true);
-        must_differ(&rows(&RATIOS, perturbed::unsynchronised), |_| true);
-    }
+pub(crate) fn changed(change: &str) -> Result<Values, SimError> {
+    let base = crate::scenario::changes::apply(&scenario::parse("vpfs-5.toml", BASE)?, change);
+    let run = |point: &Point| {
+        let policy = if change == "equal thresholds" { POLICIES[1] } else { point.policy };
+        let mut scenario = point.scenario(&base);
+        if change == "halved" {
+            scenario = crate::scenario::changes::apply(&scenario, change);
+        }
+        let results = scenario::run(&scenario, policy)?;
+        let (ratio, throughput) = measured(&results);
+        Ok(Outcome { point: *point, ratio, throughput, coordination: results.coordination })
+    };
+    let points: Vec<_> = points().filter(|point| point.pattern == Phase::Write && point.seed == SEEDS[0]).collect();
+    let points: Vec<_> =
+        points.into_iter().filter(|p| change == "equal thresholds" || p.policy == POLICIES[0]).collect();
+    Ok(values(&parallel::map(&points, run).into_iter().collect::<Result<Vec<_>, SimError>>()?))
 }

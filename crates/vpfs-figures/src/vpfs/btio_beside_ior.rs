@@ -5,21 +5,20 @@
 //! capped, equally at each server, at its share of the storage, which is a 33rd of what IOR gets alone.
 
 use vpfs_core::{Bytes, Cap};
-use vpfs_report::{Axis, Check, Kind, Section};
+use vpfs_report::{Axis, Section};
 use vpfs_sim::{Scenario, SimError};
 
+use crate::papers::Values;
 use crate::scenario::{self, SEEDS};
-use crate::vpfs_plus::contention::{self, Experiment, Trial, Value};
+use crate::vpfs_plus::contention::{self, Experiment, Trial};
 use crate::vpfs_plus::isolation::{self, Baselines};
 
 const WAYS: [&str; 3] = ["native", "Layout-DSFQ", "Layout-DSFQ, not work-conserving"];
-/// The ways that are evidence; the last one does what its cap says.
-const SHARED: usize = 2;
 /// Additional run time, and I/O throughput relative to alone, both in %, class by class, in the order of [`WAYS`].
 const RUN_TIMES: [[f64; 3]; 2] = [[228.8, 153.3, 1.9], [76.0, 20.3, 1.1]];
 const THROUGHPUTS: [[f64; 3]; 2] = [[7.5, 16.8, 93.2], [31.6, 72.1, 98.5]];
 
-pub(super) fn run() -> Result<Section, SimError> {
+pub(super) fn run() -> Result<(Section, Values), SimError> {
     let base = scenario::parse("vpfs-plus-5.toml", isolation::BASE)?;
     let classes = experiments(&base)?;
     let section = Section::new("vPFS Fig. 7: BTIO beside IOR")
@@ -55,7 +54,7 @@ pub(super) fn run() -> Result<Section, SimError> {
              class A's time alone by the native run and 31 % by the other one; 35 % and 52 % of class C's. So both \
              cannot agree at once.",
         );
-    Ok(rows(&classes).into_iter().fold(scenario::assumptions(section, isolation::BASE), Section::check))
+    Ok((scenario::assumptions(section, isolation::BASE), values(&classes)))
 }
 
 /// Class A and class C.
@@ -68,7 +67,7 @@ fn experiments(base: &Scenario) -> Result<[Experiment; 2], SimError> {
 
 fn ways(base: &Scenario, cap: Option<Cap>) -> Vec<(&'static str, Trial)> {
     let mut capped = base.clone();
-    capped.apps[1].cap = cap;
+    capped.apps.iter_mut().skip(1).for_each(|ior| ior.cap = cap);
     let shared = [base.clone(), capped].map(|scenario| Trial { scenario, policy: WAYS[1] });
     WAYS[1..].iter().copied().zip(shared).collect()
 }
@@ -81,69 +80,32 @@ fn share_of_ior(base: &Scenario, alone: f64) -> Option<Cap> {
     Cap::new((alone * 1e6 / f64::from(servers) / f64::from(parts)) as u64, Bytes::ZERO)
 }
 
-fn rows(classes: &[Experiment; 2]) -> Vec<Check> {
-    let ordered = classes.iter().map(|class| {
-        let named = (0..).zip(WAYS).map(|(way, name)| (name, class.extra_run_time(way).median()));
-        Check::of("Fig. 7", format!("additional run time, {}", class.name)).falling(named, 2.0).unit("%")
-    });
-    let io = Check::of("Fig. 8", "I/O of class C alone, part of its run time")
-        .within(50.0, classes[1].io_alone(), 25.0)
-        .unit("%")
-        .is(Kind::Calibrated, "the clients' time in each burst is what the paper prints less that of our servers");
-    let io_time = Check::of("§II", "additional I/O time, class C, native")
-        .within(216.5, classes[1].measure(|alone, ways| (ways[0].io() / alone.io() - 1.0) * 100.0), 25.0)
-        .unit("%")
-        .is(Kind::Derived, "the inverse of its throughput");
-    let run_times = compare("additional run time", classes, &RUN_TIMES, Experiment::extra_run_time);
-    let throughputs = compare("I/O throughput of that alone", classes, &THROUGHPUTS, Experiment::throughput);
-    run_times.chain(throughputs).chain([io_time, io]).chain(ordered).collect()
-}
-
-/// Named experiments of decision 0014.
-fn why(class: &Experiment) -> &'static str {
-    match class.name {
-        "class A" => {
-            "the paper's calls wait 1 to 4 ms, about what one buffer of 256 KiB takes; here 162 of them are one, which \
-             waits for all that IOR has at a disk, or for one of eight slots (decision 0014, calls of 320 bytes)"
+/// Additional run time, and throughput in I/O phases of that alone, in %: `a.dsfq.time` and `a.dsfq.io` for class A
+/// under Layout-DSFQ.
+fn values(classes: &[Experiment]) -> Values {
+    let mut values = Values::default();
+    for (class, name) in classes.iter().zip(["a", "c"]) {
+        for (way, short) in ["native", "dsfq", "capped"].into_iter().enumerate() {
+            values.set(format!("{name}.{short}.time"), class.extra_run_time(way));
+            values.set(format!("{name}.{short}.io"), class.throughput(way));
         }
-        _ => {
-            "a call waits for all buffers of all connections. Where links are the limit, connections take turns: a \
-             call waits as long as the paper's, 1.2 s, and the rows of Layout-DSFQ agree (decision 0014, BTIO)"
-        }
+        values.set(format!("{name}.io of run time"), class.measure(|alone, _| alone.io() / alone.run * 100.0));
+        values.set(
+            format!("{name}.native.more io"),
+            class.measure(|alone, ways| (ways[0].io() / alone.io() - 1.0) * 100.0),
+        );
     }
+    values
 }
 
-/// One row for each class and way.
-fn compare<'a>(
-    what: &'a str,
-    classes: &'a [Experiment; 2],
-    paper: &'a [[f64; 3]; 2],
-    ours: Value,
-) -> impl Iterator<Item = Check> + 'a {
-    let row = move |class: &Experiment, way: usize, paper: f64| {
-        let what = format!("{what}, {}, {}", class.name, WAYS[way]);
-        let row = Check::of("Fig. 7", what).within(paper, ours(class, way), 25.0).unit("%").because(why(class));
-        if way < SHARED { row } else { row.is(Kind::Input, "the cap says what IOR gets") }
-    };
-    let of_class = move |(class, paper): (&'a Experiment, &'a [f64; 3])| {
-        (0..).zip(paper).map(move |(way, &paper)| row(class, way, paper))
-    };
-    classes.iter().zip(paper).flat_map(of_class)
-}
-
+/// One seed and two iterations. `alone`: IOR is not there.
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What an administrator can rely on: a cap shields the small application, shares alone help it.
-    #[test]
-    fn shares_help_and_a_cap_shields() {
-        let base = scenario::parse("vpfs-plus-5.toml", isolation::BASE).unwrap();
-        let ior_alone = contention::large_alone(&base).unwrap();
-        let baseline = contention::baseline(&base, &SEEDS[..1]).unwrap();
-        let ways = ways(&base, share_of_ior(&base, ior_alone));
-        let class_a = Experiment::beyond("class A", &baseline, ways, &SEEDS[..1]).unwrap();
-        let [native, shares, capped] = [0, 1, 2].map(|way| class_a.extra_run_time(way).median());
-        assert!(native > shares && shares > capped && capped < 5.0, "{native} {shares} {capped}");
-    }
+pub(crate) fn changed(change: &str) -> Result<Values, SimError> {
+    let base = isolation::short(change)?;
+    let ior_alone = if change == "alone" { 400.0 } else { contention::large_alone(&base)? };
+    let class = |name, base: &Scenario| {
+        let baseline = contention::baseline(base, &SEEDS[..1])?;
+        Experiment::beyond(name, &baseline, ways(base, share_of_ior(base, ior_alone)), &SEEDS[..1])
+    };
+    Ok(values(&[class("class A", &base)?, class("class C", &isolation::of_class_c(&base))?]))
 }

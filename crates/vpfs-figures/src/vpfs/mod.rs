@@ -1,9 +1,9 @@
 //! Figures of [vPFS].
 
-mod arrivals;
-mod asymmetric;
-mod btio_beside_ior;
-mod synchronisation;
+pub(crate) mod arrivals;
+pub(crate) mod asymmetric;
+pub(crate) mod btio_beside_ior;
+pub(crate) mod synchronisation;
 
 use crate::Figure;
 

@@ -153,34 +153,29 @@ impl Experiment {
     }
 
     /// A value of each seed's run alone and of its runs in each way.
-    pub(crate) fn measure(&self, of: impl Fn(&Outcome, &[Outcome]) -> f64) -> Measured {
-        Measured::of(self.seeds.iter().map(|outcomes| of(&outcomes[0], &outcomes[1..])))
+    pub(crate) fn measure(&self, of: impl Fn(&Outcome, &[Outcome]) -> f64) -> Vec<f64> {
+        self.seeds.iter().map(|outcomes| of(&outcomes[0], &outcomes[1..])).collect()
     }
 
     /// By how much longer than alone the small application runs, in %.
-    pub(crate) fn extra_run_time(&self, way: usize) -> Measured {
+    pub(crate) fn extra_run_time(&self, way: usize) -> Vec<f64> {
         self.measure(|alone, ways| (ways[way].run / alone.run - 1.0) * 100.0)
     }
 
     /// Its throughput during I/O, in % of alone.
-    pub(crate) fn throughput(&self, way: usize) -> Measured {
+    pub(crate) fn throughput(&self, way: usize) -> Vec<f64> {
         self.measure(|alone, ways| alone.io() / ways[way].io() * 100.0)
-    }
-
-    /// The part of its run time alone that is I/O, in %.
-    pub(crate) fn io_alone(&self) -> Measured {
-        self.measure(|alone, _| alone.io() / alone.run * 100.0)
     }
 }
 
 /// A value of the small application in one way of sharing.
-pub(crate) type Value = fn(&Experiment, usize) -> Measured;
+pub(crate) type Value = fn(&Experiment, usize) -> Vec<f64>;
 
 /// Bars of a value in each way of several experiments, beside those of the paper.
 pub(crate) fn bars(title: &str, axis: Axis, experiments: &[Experiment], paper: &[&[f64]], ours: Value) -> Bars {
     let bars = Bars::new(title, axis, experiments[0].ways.clone());
     experiments.iter().zip(paper).fold(bars, |bars, (experiment, paper)| {
-        let ours = (0..experiment.ways.len()).map(|way| Bar::from(ours(experiment, way)));
+        let ours = (0..experiment.ways.len()).map(|way| Bar::from(Measured::of(ours(experiment, way))));
         bars.series(format!("{}, paper", experiment.name), paper.iter().copied().map(Bar::new))
             .series(format!("{}, ours", experiment.name), ours)
     })

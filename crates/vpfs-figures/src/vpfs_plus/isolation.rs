@@ -13,10 +13,11 @@ use std::time::Duration;
 
 use vpfs_core::{Bytes, Cap};
 use vpfs_model::plan::{Btio, BtioClass};
-use vpfs_report::{Axis, Check, Kind, Measured, Section};
+use vpfs_report::{Axis, Section};
 use vpfs_sim::{Scenario, SimError, Workload};
 
 use super::contention::{self, Experiment, Outcome, Trial, Value};
+use crate::papers::Values;
 use crate::scenario::{self, SEEDS};
 
 /// Also that of [vPFS Fig. 7].
@@ -24,7 +25,6 @@ pub(crate) const BASE: &str = include_str!("../../../../scenarios/figures/vpfs-p
 
 /// IOR's total throughput in the paper's run that was not work-conserving, over eight servers [vPFS+ §V-B].
 const CAP_ALL_SERVERS: u64 = 690_000;
-const IOR_ALONE: f64 = 597.0;
 
 const WAYS: [&str; 4] = ["native", "SFQ(D)", "SFQ(D) capped", "SFQ(D)+"];
 const NATIVE: usize = 0;
@@ -37,11 +37,11 @@ const PLUS: usize = 3;
 const RUN_TIMES: [[f64; 4]; 2] = [[228.8, 153.3, 1.9, 20.0], [75.0, 20.3, 1.1, 20.3]];
 const THROUGHPUTS: [[f64; 4]; 2] = [[7.5, 16.8, 93.2, 3.35 * 16.8], [31.6, 72.1, 98.5, 72.1]];
 
-pub(super) fn run() -> Result<Section, SimError> {
+pub(super) fn run() -> Result<(Section, Values), SimError> {
     let base = scenario::parse("vpfs-plus-5.toml", BASE)?;
     let Baselines { classes: [class_a, class_c], ior_alone } = baselines()?;
     let classes =
-        [class_of("class A", &base, class_a, &SEEDS)?, class_of("class C", &of_class_c(&base), class_c, &SEEDS[..1])?];
+        [class_of("class A", &base, class_a, &SEEDS)?, class_of("class C", &of_class_c(&base), class_c, &SEEDS)?];
     let bars = |title, paper: [&[f64]; 2], ours: Value| {
         contention::bars(title, Axis::linear("of that alone", "%"), &classes, &paper, ours)
     };
@@ -62,8 +62,7 @@ pub(super) fn run() -> Result<Section, SimError> {
             "Fig. 5: throughput in I/O phases relative to alone.",
         )
         .table(contention::table(&classes));
-    let rows = rows(&classes[0], *ior_alone).into_iter().chain(more(&classes, *ior_alone));
-    Ok(rows.fold(scenario::assumptions(section, BASE), Section::check))
+    Ok((scenario::assumptions(section, BASE), values(&classes, *ior_alone)))
 }
 
 /// What [vPFS Fig. 7] needs as well.
@@ -99,7 +98,8 @@ fn class_of(
 fn capped(base: &Scenario) -> Trial {
     let mut scenario = base.clone();
     let servers: u64 = scenario.servers.iter().map(|group| u64::from(group.count)).sum();
-    scenario.apps[1].cap = Cap::new(CAP_ALL_SERVERS / servers, Bytes::ZERO);
+    let cap = Cap::new(CAP_ALL_SERVERS / servers, Bytes::ZERO);
+    scenario.apps.iter_mut().skip(1).for_each(|ior| ior.cap = cap);
     Trial { scenario, policy: "SFQ(D)" }
 }
 
@@ -120,92 +120,54 @@ pub(crate) fn of_class_c(base: &Scenario) -> Scenario {
     scenario
 }
 
-/// The ratio of a value in one way to that in another.
-fn ratio(class: &Experiment, way: usize, to: usize, of: fn(&Outcome) -> f64) -> Measured {
-    class.measure(|_, ways| of(&ways[way]) / of(&ways[to]))
+/// Additional run time of each class and way in %, such as `a.plus.time`, and the factors and parts of the text.
+fn values(classes: &[Experiment], ior_alone: f64) -> Values {
+    let mut values = Values::default();
+    for (class, name) in classes.iter().zip(["a", "c"]) {
+        for (way, short) in ["native", "sfq", "capped", "plus"].into_iter().enumerate() {
+            values.set(format!("{name}.{short}.time"), class.extra_run_time(way));
+        }
+        let io = |to: usize| class.measure(|_, ways| ways[to].io() / ways[PLUS].io());
+        values.set(format!("{name}.io plus/sfq"), io(SFQ));
+        values.set(format!("{name}.io plus/native"), io(NATIVE));
+        let total = |to: usize| class.measure(|_, ways| ways[PLUS].total() / ways[to].total());
+        values.set(format!("{name}.total plus/capped"), total(CAPPED));
+        values.set(format!("{name}.total plus/sfq"), total(SFQ));
+        values.set(format!("{name}.run plus/sfq"), class.measure(|_, ways| ways[PLUS].run / ways[SFQ].run));
+        values.set(format!("{name}.ior plus/alone"), class.measure(|_, ways| ways[PLUS].large / ior_alone));
+    }
+    let less = classes[0].measure(|_, ways| (1.0 - ways[PLUS].total() / ways[SFQ].total()) * 100.0);
+    values.set("a.total less", less);
+    values.set("ior alone", [ior_alone]);
+    values
 }
 
-/// What the paper states of SFQ(D)+ with class A.
-fn rows(class_a: &Experiment, ior_alone: f64) -> Vec<Check> {
-    let text = |what| Check::of("§V-B", what);
-    let waits = "162 calls of 320 bytes are one here, which waits for longer than the paper's 1 to 4 ms (decision \
-                 0037, calls of 320 bytes)";
-    let half = "the paper's IOR loses half under SFQ(D) as well (262 MB/s are 10.6 % less than there), so not because \
-                of two slots: BTIO's calls cost its servers time, and ours nothing (decision 0014, calls of 320 \
-                bytes)";
-    let io = |to: usize| class_a.measure(|_, ways| ways[to].io() / ways[PLUS].io());
-    vec![
-        Check::of("Fig. 6", "additional run time, class A, SFQ(D)+")
-            .within(RUN_TIMES[0][PLUS], class_a.extra_run_time(PLUS), 25.0)
-            .unit("%")
-            .because(waits),
-        text("I/O throughput of BTIO, SFQ(D)+ to SFQ(D)").within(3.35, io(SFQ), 25.0).because(waits),
-        text("I/O throughput of BTIO, SFQ(D)+ to native").within(8.25, io(NATIVE), 25.0).because(waits),
-        text("throughput of IOR beside BTIO under SFQ(D)+, part of IOR alone")
-            .within(262.0 / IOR_ALONE, class_a.measure(|_, ways| ways[PLUS].large / ior_alone), 25.0)
-            .because(half),
-        text("total throughput, SFQ(D)+ to capped")
-            .within(13.81, ratio(class_a, PLUS, CAPPED, Outcome::total), 25.0)
-            .because(
-                "all 40 bursts of BTIO take 286 s alone, the paper's 40: 13.8 with its own computation, behind links \
-                 (decision 0014, BTIO)",
-            ),
-        text("total throughput, SFQ(D)+ less than SFQ(D)")
-            .within(10.6, class_a.measure(|_, ways| (1.0 - ways[PLUS].total() / ways[SFQ].total()) * 100.0), 25.0)
-            .unit("%")
-            .because("two requests of 4 MiB keep a disk as busy as fourteen; the paper's IOR lost half before"),
-    ]
-}
-
-/// Rows that are not evidence.
-fn more(classes: &[Experiment; 2], ior_alone: f64) -> Vec<Check> {
-    let [class_a, class_c] = classes;
-    let named = [NATIVE, SFQ, PLUS, CAPPED].map(|way| (WAYS[way], class_a.extra_run_time(way).median()));
-    let repeated = |class: usize, way: usize| {
-        Check::of("Fig. 6", format!("additional run time, {}, {}", classes[class].name, WAYS[way]))
-            .within(RUN_TIMES[class][way], classes[class].extra_run_time(way), 25.0)
-            .unit("%")
-    };
-    let bar = "the same bar as in vPFS Fig. 7, which had another scheduler";
-    vec![
-        Check::of("§V-B", "throughput of IOR alone")
-            .within(IOR_ALONE, ior_alone, 25.0)
-            .unit("MB/s")
-            .is(Kind::Calibrated, "the disk's rate was chosen for it"),
-        Check::of("Fig. 6", "additional run time, class A").falling(named, 2.0).unit("%"),
-        repeated(0, SFQ).is(Kind::Derived, bar),
-        repeated(1, SFQ).is(Kind::Derived, bar),
-        repeated(0, CAPPED).is(Kind::Input, "the cap is what IOR got in the paper"),
-        repeated(1, CAPPED).is(Kind::Input, "the cap is what IOR got in the paper"),
-        Check::of("§V-B", "run time of class C, SFQ(D)+ to SFQ(D)")
-            .between(ratio(class_c, PLUS, SFQ, |outcome| outcome.run), 0.95, 1.05)
-            .because("the paper says only that SFQ(D)+ cannot do better"),
-    ]
-}
-
+/// The scenario with two bursts, changed. `alone`: IOR is not there.
 #[cfg(test)]
-mod tests {
-    use vpfs_core::SlotCostTable;
-
-    use super::*;
-    use crate::scenario::perturbed::{self, must_differ};
-
-    fn class_a(change: impl Fn(&Scenario) -> Scenario) -> Vec<Check> {
-        let base = scenario::parse("vpfs-plus-5.toml", BASE).unwrap();
-        let ior_alone = contention::large_alone(&base).unwrap();
-        let changed = change(&base);
-        let baseline = contention::baseline(&changed, &SEEDS[..1]).unwrap();
-        rows(&class_of("class A", &changed, &baseline, &SEEDS[..1]).unwrap(), ior_alone)
+pub(crate) fn short(change: &str) -> Result<Scenario, SimError> {
+    let mut base = crate::scenario::changes::apply(&scenario::parse("vpfs-plus-5.toml", BASE)?, change);
+    if let Workload::Btio(btio) = &base.apps[0].workload {
+        let (iterations, bytes) = (2, btio.total_bytes / u64::from(btio.iterations) * 2);
+        base.apps[0].workload = Workload::Btio(Btio { iterations, total_bytes: bytes, ..btio.clone() });
     }
-
-    /// With one slot for each request SFQ(D)+ is SFQ(D).
-    #[test]
-    fn isolation_needs_its_policy() {
-        let one_slot = |base: &Scenario| {
-            perturbed::with_policies(base, |policy| policy.settings.slot_costs = SlotCostTable::uniform())
-        };
-        let about = |what: &str| what.contains("run time") || what.contains("to SFQ(D)") || what.contains("less than");
-        must_differ(&class_a(perturbed::fifo), about);
-        must_differ(&class_a(one_slot), about);
+    if change == "alone" {
+        base.apps.truncate(1);
     }
+    Ok(base)
+}
+
+/// Class A with one seed and two bursts. `uncapped`: nothing is; `capped`: IOR is under SFQ(D)+.
+#[cfg(test)]
+pub(crate) fn changed(change: &str) -> Result<Values, SimError> {
+    let base = short(change)?;
+    let baseline = contention::baseline(&base, &SEEDS[..1])?;
+    let shared = |policy| Trial { scenario: base.clone(), policy };
+    let cap = |policy| Trial { policy, ..capped(&base) };
+    let trials = match change {
+        "uncapped" => [shared("SFQ(D)"), shared("SFQ(D)"), shared("SFQ(D)+")],
+        "capped" => [shared("SFQ(D)"), cap("SFQ(D)"), cap("SFQ(D)+")],
+        _ => [shared("SFQ(D)"), cap("SFQ(D)"), shared("SFQ(D)+")],
+    };
+    let ways = WAYS[SFQ..].iter().copied().zip(trials).collect();
+    Ok(values(&[Experiment::beyond("class A", &baseline, ways, &SEEDS[..1])?], contention::large_alone(&base)?))
 }

@@ -3,9 +3,10 @@
 
 use vpfs_core::fairness::jain_index;
 use vpfs_core::{Bytes, Weight};
-use vpfs_report::{Axis, Check, Kind, Measured, Plot, Section, Series, Table, number};
+use vpfs_report::{Axis, Plot, Section, Series, Table, number};
 use vpfs_sim::{AppResults, Results, Scenario, SimError, parallel};
 
+use crate::papers::Values;
 use crate::scenario::{self, SEEDS};
 
 const BASE: &str = include_str!("../../../../scenarios/figures/vpfs-plus-9.toml");
@@ -15,13 +16,6 @@ const SERVER: usize = 0;
 /// Intervals of one second that form one value of the series.
 const WINDOW: usize = 10;
 
-/// When the paper's first application begins to write, which the number of directories and files was chosen for, and
-/// when it ends; the same for its second one, in seconds.
-const WRITING: [(f64, f64); 2] = [(160.0, 260.0), (300.0, 360.0)];
-
-/// Until when the first application removes its files, in seconds.
-const LAST_OVERLAP: f64 = 550.0;
-
 /// The same placement of directories on servers, which the seed selects, with one queue for data and metadata, and with
 /// a queue for each, of which the paper says nothing, so that the first placement will do.
 struct Placement {
@@ -30,7 +24,7 @@ struct Placement {
     two: Option<Results>,
 }
 
-pub(super) fn run() -> Result<Section, SimError> {
+pub(super) fn run() -> Result<(Section, Values), SimError> {
     let placements = placements(&scenario::parse("vpfs-plus-9.toml", BASE)?, &SEEDS)?;
     let shown = &placements[0].one;
     let section = Section::new("vPFS+ Fig. 9: metadata of two applications at 2:1")
@@ -50,8 +44,7 @@ pub(super) fn run() -> Result<Section, SimError> {
              length depends on the placement of directories, which each seed draws anew.",
         )
         .table(table(&placements));
-    let rows = rows(&placements).into_iter().chain(more(&placements));
-    Ok(rows.fold(scenario::assumptions(section, BASE), Section::check))
+    Ok((scenario::assumptions(section, BASE), values(&placements)))
 }
 
 fn placements(base: &Scenario, seeds: &[u64]) -> Result<Vec<Placement>, SimError> {
@@ -197,98 +190,36 @@ fn writing(results: &Results, app: usize) -> [f64; 2] {
     [seconds(begin), seconds(begin.zip(length).map(|(begin, length)| begin + length))]
 }
 
-/// The results with one queue, or with two.
-type Queues = fn(&Placement) -> Option<&Results>;
-
-fn over(placements: &[Placement], of: impl Fn(&[Window]) -> f64, queues: Queues) -> Measured {
-    Measured::of(placements.iter().filter_map(queues).map(|results| of(&windows(results))))
+fn values(placements: &[Placement]) -> Values {
+    let mut values = Values::default();
+    let mut set = |name: &str, of: &dyn Fn(&Results, &[Window]) -> f64| {
+        values.set(name, placements.iter().map(|run| of(&run.one, &windows(&run.one))));
+        values.set(
+            format!("{name}, own queue"),
+            placements.iter().filter_map(|run| run.two.as_ref()).map(|two| of(two, &windows(two))),
+        );
+    };
+    set("jain", &|_, windows| jain(windows));
+    set("ratio", &|_, windows| ratio(windows));
+    set("late ratio", &|results, _| late_ratio(results));
+    set("lopsided", &|_, windows| lopsided(windows));
+    set("data ratio", &|_, windows| data_ratio(windows));
+    set("end", &|results, _| ended(results));
+    for app in [0, 1] {
+        set(&format!("writing {}", app + 1), &move |results, _| writing(results, app)[0]);
+        set(&format!("written {}", app + 1), &move |results, _| writing(results, app)[1] - writing(results, app)[0]);
+    }
+    values
 }
 
-const ONE: Queues = |run| Some(&run.one);
-const TWO: Queues = |run| run.two.as_ref();
-
-/// What the paper states.
-fn rows(placements: &[Placement]) -> Vec<Check> {
-    let [duration, second, short, late, end] = [
-        |of: &Results| writing(of, 0)[1] - writing(of, 0)[0],
-        |of: &Results| writing(of, 1)[0],
-        |of: &Results| writing(of, 1)[1] - writing(of, 1)[0],
-        late_ratio,
-        ended,
-    ]
-    .map(|of: fn(&Results) -> f64| Measured::of(placements.iter().map(|placement| of(&placement.one))));
-    let of = |what| Check::of("Fig. 9", what);
-    let cached = "behind the page cache of vPFS Fig. 6 the two write for 62 and 77 s, nearer to the paper's than \
-                  before a bare disk (decision 0014, one cached server)";
-    let [first_writes, second_writes] = WRITING.map(|(begin, end)| end - begin);
-    vec![
-        of("Jain's index while both do metadata, mean").at_least(over(placements, jain, ONE), 0.95).paper(0.95),
-        of("ratio of operations while both do metadata").within(2.0, over(placements, ratio, ONE), 25.0).because(
-            "at all servers. Each server has 16 requests of 128 processes, of which 14 have a slot, so that little is \
-             left to choose from. With a queue and a depth of its own metadata comes nearer",
-        ),
-        of("ratio of operations while the first one removes, and the second one lists and reads")
-            .within(2.0, late, 25.0)
-            .because("the second one writes too long, and the first one removes alone meanwhile; with page caches 7.2"),
-        of("when the first application ends").within(LAST_OVERLAP, end, 25.0).unit("s"),
-        of("when the second application begins to write").within(WRITING[1].0, second, 25.0).unit("s").because(
-            "shared 2:1 until the first one writes after 160 s, half of the second one's operations are left, which \
-             at the rate of both take 53 s. The paper's take 140 s, beside data of the first one; here data does not \
-             slow metadata, with page caches neither (204 s)",
-        ),
-        of("how long the first application writes").within(first_writes, duration, 25.0).unit("s").because(cached),
-        of("how long the second application writes").within(second_writes, short, 25.0).unit("s").because(cached),
-    ]
-}
-
-fn more(placements: &[Placement]) -> [Check; 5] {
-    let first = Measured::of(placements.iter().map(|placement| writing(&placement.one, 0)[0]));
-    [
-        Check::of("Fig. 9", "when the first application begins to write")
-            .within(WRITING[0].0, first, 25.0)
-            .unit("s")
-            .is(Kind::Calibrated, "the number of directories and files was chosen for it"),
-        Check::of("Fig. 9", "Jain's index while only one does metadata")
-            .within(0.5, over(placements, lopsided, ONE), 20.0)
-            .is(Kind::Input, "the index of one of two"),
-        Check::of("§IV", "ratio of operations with a queue for metadata alone").between(
-            over(placements, ratio, TWO),
-            1.7,
-            2.3,
-        ),
-        Check::of("§IV", "Jain's index with a queue for metadata alone, mean")
-            .at_least(over(placements, jain, TWO), 0.95),
-        Check::of("§IV", "ratio of data while both move data").between(over(placements, data_ratio, ONE), 1.8, 2.2),
-    ]
-}
-
+/// One placement, until all files exist.
 #[cfg(test)]
-mod tests {
+pub(crate) fn changed(change: &str) -> Result<Values, SimError> {
     use vpfs_model::plan::Phase;
-    use vpfs_report::Verdict;
 
-    use super::*;
-    use crate::scenario::perturbed::{self, must_differ};
-
-    /// One placement, until all files exist.
-    fn short(change: impl Fn(&Scenario) -> Scenario) -> Vec<Placement> {
-        let mut base = scenario::parse("vpfs-plus-9.toml", BASE).unwrap();
-        for app in &mut base.apps {
-            app.phases = vec![Phase::Setup, Phase::MakeDir, Phase::Create];
-        }
-        placements(&change(&base), &SEEDS[..1]).unwrap()
+    let mut base = crate::scenario::changes::apply(&scenario::parse("vpfs-plus-9.toml", BASE)?, change);
+    for app in &mut base.apps {
+        app.phases = vec![Phase::Setup, Phase::MakeDir, Phase::Create];
     }
-
-    #[test]
-    fn metadata_is_shared_by_weight() {
-        let own_queue = &more(&short(Clone::clone))[2];
-        assert_eq!(own_queue.verdict(), Verdict::Passes, "{own_queue:#?}");
-    }
-
-    #[test]
-    fn shares_need_their_policy() {
-        for change in [perturbed::fifo, perturbed::halved] {
-            must_differ(&rows(&short(change)), |what| what.contains("ratio"));
-        }
-    }
+    Ok(values(&placements(&base, &SEEDS[..1])?))
 }

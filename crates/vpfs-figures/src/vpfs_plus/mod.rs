@@ -2,10 +2,10 @@
 
 pub(crate) mod contention;
 pub(crate) mod isolation;
-mod large_slots;
-mod metadata;
-mod profile;
-mod wrf;
+pub(crate) mod large_slots;
+pub(crate) mod metadata;
+pub(crate) mod profile;
+pub(crate) mod wrf;
 
 use crate::Figure;
 

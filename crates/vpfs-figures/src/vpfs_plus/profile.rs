@@ -8,9 +8,10 @@
 use vpfs_core::{Bytes, OpKind};
 use vpfs_model::device::{DeviceProfile, IoKind};
 use vpfs_profile::{Measurement, OpFit, StorageFit, fit, measure};
-use vpfs_report::{Axis, Check, Kind, Plot, Section, Series, Table, number};
+use vpfs_report::{Axis, Plot, Section, Series, Table, number};
 use vpfs_sim::{SimError, parallel};
 
+use crate::papers::Values;
 use crate::testbed;
 
 /// Sizes below 128 KiB are small in the paper, which shows sizes up to 4 MiB.
@@ -21,11 +22,8 @@ const ACCESSES: u32 = 2_000;
 /// The part of the disk that they are spread over.
 const SPAN: Bytes = Bytes::mib(64 << 10);
 
-pub(super) fn run() -> Result<Section, SimError> {
-    let device = testbed::vpfs_servers().device;
-    let reads = sweep(&device, IoKind::Read);
-    let writes = sweep(&device, IoKind::Write);
-    let fit = fit(&reads, &writes).map_err(|error| SimError::Scenario(error.to_string()))?;
+pub(super) fn run() -> Result<(Section, Values), SimError> {
+    let (reads, fit) = measured(&testbed::vpfs_servers().device)?;
     let models = fit.reads.as_ref().expect("reads were measured");
     let section = Section::new("vPFS+ Fig. 2 and 3: depth and slot costs of a data server")
         .text(
@@ -39,7 +37,13 @@ pub(super) fn run() -> Result<Section, SimError> {
         .figure(latency(&reads), "Fig. 3a: latency of small accesses is alike, that of large ones is not.")
         .figure(slopes(models), "Fig. 3b: below 128 KiB the slope hardly changes, above it grows with size.")
         .table(table(models, &reads));
-    Ok(checks(&fit, &reads).into_iter().fold(section, Section::check))
+    Ok((section, values(&fit, &reads)))
+}
+
+fn measured(device: &DeviceProfile) -> Result<(Vec<Measurement>, StorageFit), SimError> {
+    let (reads, writes) = (sweep(device, IoKind::Read), sweep(device, IoKind::Write));
+    let fit = fit(&reads, &writes).map_err(|error| SimError::Scenario(error.to_string()))?;
+    Ok((reads, fit))
 }
 
 fn sweep(device: &DeviceProfile, kind: IoKind) -> Vec<Measurement> {
@@ -110,26 +114,22 @@ fn knee(measured: &[Measurement], kib: u64) -> f64 {
     knee.map_or(f64::NAN, f64::from)
 }
 
-fn checks(fit: &StorageFit, reads: &[Measurement]) -> Vec<Check> {
-    let slots = |kib| f64::from(fit.slot_costs.slot_cost(OpKind::Write, Bytes::kib(kib)).get());
-    let small = fit.slot_costs.small_threshold().0 as f64 / 1024.0;
-    let chosen = |row: Check| row.is(Kind::Calibrated, "the disk's command queue, seeks and rate were chosen for it");
-    vec![
-        Check::of("Fig. 2", "knee of 512 KiB").at_most(knee(reads, 512), 5.0).paper(5.0).because(format!(
-            "half of the model's time for 512 KiB is seek and rotation, and seeks get shorter with more accesses to \
-             choose from; the curve is nearly flat before: {} % of the largest throughput with 4 outstanding",
-            number((reached(reads, 512, 4) * 100.0).round()),
-        )),
-        Check::of("Fig. 2", "knee of 4 MiB")
-            .within(1.0, knee(reads, 4096), 25.0)
-            .because("as for 512 KiB: an eighth of the time is positioning, which one access at a time does not hide"),
-        chosen(
-            Check::of("Fig. 2", "D: knee of small accesses")
-                .between(f64::from(fit.depth.get()), 10.0, 15.0)
-                .paper(14.0),
-        ),
-        chosen(Check::of("Fig. 3b", "largest small size").within(128.0, small, 0.0).unit("KiB")),
-        chosen(Check::of("Fig. 3b", "L of 2 MiB").within(5.0, slots(2048), 0.0)),
-        Check::of("Fig. 2", "knee by size").falling([4, 512, 4096].map(|kib| (name(kib), knee(reads, kib))), 0.0),
-    ]
+fn values(fit: &StorageFit, reads: &[Measurement]) -> Values {
+    let mut values = Values::default();
+    SIZES_KIB.iter().for_each(|&kib| values.set(format!("knee {kib}"), [knee(reads, kib)]));
+    values.set("D", [f64::from(fit.depth.get())]);
+    values.set("small", [fit.slot_costs.small_threshold().0 as f64 / 1024.0]);
+    values.set("L", [f64::from(fit.slot_costs.slot_cost(OpKind::Write, Bytes::mib(2)).get())]);
+    values
+}
+
+/// `no queue`: the disk serves accesses one by one in order of arrival, so that there is nothing to choose from.
+#[cfg(test)]
+pub(crate) fn changed(change: &str) -> Result<Values, SimError> {
+    let name = if change == "no queue" { "one-head" } else { "hdd" };
+    let device = DeviceProfile::by_name(name).map_err(|error| SimError::Scenario(error.to_string()))?;
+    let reads = sweep(&device, IoKind::Read);
+    let mut values = Values::default();
+    SIZES_KIB.iter().for_each(|&kib| values.set(format!("knee {kib}"), [knee(&reads, kib)]));
+    Ok(values)
 }

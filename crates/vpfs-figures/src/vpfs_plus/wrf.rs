@@ -1,10 +1,11 @@
 //! [vPFS+ Fig. 7]: run time of WRF beside IOR. The scenario file states the assumptions.
 
 use vpfs_core::Weight;
-use vpfs_report::{Axis, Check, Kind, Section};
+use vpfs_report::{Axis, Section};
 use vpfs_sim::{Scenario, SimError};
 
 use super::contention::{self, Experiment, Trial};
+use crate::papers::Values;
 use crate::scenario::{self, SEEDS};
 
 const BASE: &str = include_str!("../../../../scenarios/figures/vpfs-plus-7.toml");
@@ -19,7 +20,7 @@ pub(super) fn base() -> Result<Scenario, SimError> {
     scenario::parse("vpfs-plus-7.toml", BASE)
 }
 
-pub(super) fn run() -> Result<Section, SimError> {
+pub(super) fn run() -> Result<(Section, Values), SimError> {
     let wrf = [experiment(&base()?, &SEEDS)?];
     let section = Section::new("vPFS+ Fig. 7: WRF beside IOR")
         .text(
@@ -38,8 +39,7 @@ pub(super) fn run() -> Result<Section, SimError> {
             "Fig. 7: medians, with the smallest and the largest of five runs.",
         )
         .table(contention::table(&wrf));
-    let rows = rows(&wrf[0]).into_iter().chain(more(&wrf[0]));
-    Ok(rows.fold(scenario::assumptions(section, BASE), Section::check))
+    Ok((scenario::assumptions(section, BASE), values(&wrf[0])))
 }
 
 fn experiment(base: &Scenario, seeds: &[u64]) -> Result<Experiment, SimError> {
@@ -52,67 +52,21 @@ fn experiment(base: &Scenario, seeds: &[u64]) -> Result<Experiment, SimError> {
     Experiment::new("WRF", base, ways.into(), seeds)
 }
 
-fn rows(wrf: &Experiment) -> [Check; 3] {
-    [0, 1, 2].map(|way| {
-        Check::of("Fig. 7", format!("additional run time, {}", WAYS[way].0))
-            .within(RUN_TIMES[way], wrf.extra_run_time(way), 25.0)
-            .unit("%")
-            .because(
-                "behind the page cache of vPFS Fig. 6 these are 790, 479 and 89 %, so the paper lies between a bare \
-                 disk and one whose memory takes all that WRF writes (decision 0014, one cached server)",
-            )
-    })
+/// Additional run time in %, and how often faster WRF is under SFQ(D)+.
+fn values(wrf: &Experiment) -> Values {
+    let mut values = Values::default();
+    for (way, name) in ["native", "sfq", "plus"].into_iter().enumerate() {
+        values.set(format!("{name}.time"), wrf.extra_run_time(way));
+        values.set(format!("run {name}/plus"), wrf.measure(|_, ways| ways[way].run / ways[2].run));
+    }
+    values.set("metadata", wrf.measure(|alone, _| alone.metadata));
+    values
 }
 
-fn more(wrf: &Experiment) -> [Check; 4] {
-    let [native, sfq, plus] = [0, 1, 2];
-    let faster = |to: usize, paper, why| {
-        let ours = wrf.measure(|_, ways| (ways[to].run / ways[plus].run - 1.0) * 100.0);
-        Check::of("§V-C", format!("WRF faster under SFQ(D)+ than {}", WAYS[to].0))
-            .within(paper, ours, 25.0)
-            .unit("%")
-            .is(Kind::Derived, why)
-    };
-    let named = (0..).zip(WAYS).map(|(way, (name, _))| (name, wrf.extra_run_time(way).median()));
-    [
-        Check::of("Fig. 4", "requests for metadata, of those for data")
-            .at_least(wrf.measure(|alone, _| alone.metadata), 1.0)
-            .is(Kind::Input, "how often WRF asks for attributes; the paper says that they far exceed data"),
-        Check::of("Fig. 7", "additional run time").falling(named, 0.0).unit("%"),
-        faster(native, 281.0, "6.82 by 1.79"),
-        faster(sfq, 81.0, "the paper's own bars, 2.80 and 1.79, give 56 %"),
-    ]
-}
-
+/// Two minutes of the forecast with one seed.
 #[cfg(test)]
-mod tests {
-    use vpfs_core::SlotCostTable;
-    use vpfs_model::plan::Wrf;
-    use vpfs_report::Verdict;
-    use vpfs_sim::Workload;
-
-    use super::*;
-    use crate::scenario::perturbed::{self, must_differ};
-
-    /// Two minutes of the forecast.
-    fn short(change: impl Fn(&Scenario) -> Scenario) -> Experiment {
-        let mut base = base().unwrap();
-        base.apps[0].workload = Workload::Wrf(Wrf::PAPER.with_minutes(2));
-        experiment(&change(&base), &SEEDS[..1]).unwrap()
-    }
-
-    #[test]
-    fn wrf_is_isolated() {
-        let order = &more(&short(Clone::clone))[1];
-        assert_eq!(order.verdict(), Verdict::Passes, "{order:#?}");
-    }
-
-    #[test]
-    fn isolation_needs_its_policy() {
-        must_differ(&rows(&short(perturbed::fifo)), |what| what.contains("SFQ"));
-        let one_slot = |base: &Scenario| {
-            perturbed::with_policies(base, |policy| policy.settings.slot_costs = SlotCostTable::uniform())
-        };
-        must_differ(&rows(&short(one_slot)), |what| what.contains("SFQ(D)+"));
-    }
+pub(crate) fn changed(change: &str) -> Result<Values, SimError> {
+    let mut base = crate::scenario::changes::apply(&base()?, change);
+    base.apps[0].workload = vpfs_sim::Workload::Wrf(vpfs_model::plan::Wrf::PAPER.with_minutes(2));
+    Ok(values(&experiment(&base, &SEEDS[..1])?))
 }

@@ -1,6 +1,6 @@
 //! A whole report, as a page and as text.
 
-use vpfs_report::{Axis, Bar, Bars, Chart, Check, Plot, Report, Section, Series, Table, Tally};
+use vpfs_report::{Axis, Bar, Bars, Chart, Check, Conclusion, Kind, Plot, Report, Section, Series, Table, Tally};
 
 const NASTY: &str = "</style><script>alert('1' & \"2\")</script>";
 
@@ -11,33 +11,50 @@ fn plot() -> Plot {
         .right(Axis::linear("depth", ""), [Series::line("depth", line(0.1)).with_markers()])
 }
 
+fn check(what: &str, ours: f64, why: &str) -> Check {
+    Check {
+        figure: "vPFS+ Fig. 5".into(),
+        what: what.into(),
+        unit: what.into(),
+        kind: Kind::Evidence,
+        paper: 2.0,
+        ours: ours.into(),
+        percent: 1.0,
+        why: why.into(),
+    }
+}
+
+fn conclusion(says: &str, held: usize) -> Conclusion {
+    Conclusion {
+        figure: "vPFS+ Fig. 6".into(),
+        says: says.into(),
+        relations: vec![says.into()],
+        reason: says.into(),
+        ours: [("native".to_owned(), 3.25.into())].into(),
+        holds: held > 3,
+        held,
+        seeds: 5,
+        cause: says.into(),
+    }
+}
+
 fn report() -> Report {
     let bars = Bars::new("Run time", Axis::linear("run time", "s"), [NASTY]).series("FIFO", [Bar::new(3.0)]);
     let why =
         "the model of the disk has no read-ahead, so that reads of neighbouring applications disturb each other more";
     Report::new(NASTY)
         .introduction(NASTY)
+        .link(NASTY, "other.html")
         .section(
             Section::new(NASTY)
                 .text(NASTY)
                 .figure(plot(), NASTY)
                 .figure(bars, "")
                 .table(Table::new([NASTY, "b"]).row([NASTY]).row(["1", "2", "3"]))
-                .check(Check::of(NASTY, NASTY).within(2.0, 2.01, 1.0).unit(NASTY).because(NASTY)),
+                .conclusion(conclusion(NASTY, 5))
+                .check(check(NASTY, 2.01, NASTY)),
         )
-        .section(
-            Section::new("Second")
-                .check(
-                    Check::of("vPFS+ Fig. 5", "run time of the small application")
-                        .at_most(1.3, 1.2)
-                        .paper(1.18)
-                        .because(why),
-                )
-                .check(Check::of("vPFS+ Fig. 5", "order of run times").falling(
-                    [("native", 3.29), ("SFQ(D)", 2.53), ("SFQ(D)+", 1.18), ("non-work-conserving", 1.09)],
-                    2.0,
-                )),
-        )
+        .section(Section::new("Second").conclusion(conclusion("less", 3)).check(check("run time", 1.3, why)))
 }
 
 #[test]
@@ -67,10 +84,12 @@ fn the_page_links_and_counts_its_sections() {
     for number in 0..2 {
         assert!(page.contains(&format!("href=\"#s{number}\"")) && page.contains(&format!("id=\"s{number}\"")));
     }
-    assert_eq!(report().tally(), Tally { agree: 1, evidence: 2, hold: 1, others: 1 });
-    assert!(page.contains("<td data-label=\"agrees\" class=\"differs\">1</td><td data-label=\"other rows\">1</td>"));
-    assert!(page.contains("1 of 2 rows with a paper's value agree."));
-    assert!(page.contains("class=\"passes\">passes</td>") && page.contains("class=\"differs\">differs</td>"));
+    assert_eq!(report().tally(), Tally { hold: 1, conclusions: 2, agree: 1, evidence: 2 });
+    let counts = r#"<td data-label="conclusions">1</td><td data-label="hold" class="differs">0</td>"#;
+    assert!(page.contains(counts));
+    assert!(page.contains("1 of 2 conclusions hold (simulated). 1 of 2 values agree."));
+    assert!(page.find("3.25").unwrap() < page.find("<svg").unwrap(), "conclusions come first");
+    assert!(page.contains("class=\"passes\">passes</td>") && page.contains("class=\"differs\">differs, 3 of 5</td>"));
 }
 
 #[test]
@@ -79,8 +98,7 @@ fn text_fits_120_columns_and_says_the_verdicts() {
     let text = report().text();
     let widest = text.lines().map(|line| line.chars().count()).max();
     assert!(widest.is_some_and(|widest| widest <= 120), "{widest:?}");
-    assert!(text.contains("1 of 2 rows with a paper's value agree. 1 of 1 others"));
-    assert!(text.contains("differs") && text.contains("at most 1.2") && text.contains("[chart] Run time."));
+    assert!(text.contains("1 of 2 conclusions hold") && text.contains("± 1 %") && text.contains("[chart] Run time."));
 }
 
 #[test]
@@ -93,5 +111,5 @@ fn equal_reports_give_equal_bytes() {
 fn an_empty_report_is_still_a_page() {
     let empty = Report::new("Nothing").section(Section::new("Empty").figure(Chart::from(plot()), ""));
     assert!(empty.html().contains("Empty</a>") && !empty.html().contains("<table>"), "no table of no checks");
-    assert!(!empty.text().contains("rows with a paper"));
+    assert!(!empty.text().contains("conclusions hold"));
 }
