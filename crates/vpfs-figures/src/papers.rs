@@ -216,7 +216,7 @@ mod tests {
     type Changed = fn(&str) -> Result<Values, SimError>;
 
     /// Those that take less than a few seconds of a processor.
-    const FAST: &[(&'static str, Changed)] = &[
+    const FAST: &[(&str, Changed)] = &[
         ("vpfs-5", vpfs::asymmetric::changed),
         ("vpfs-7", vpfs::btio_beside_ior::changed),
         ("vpfs-plus-2", vpfs_plus::profile::changed),
@@ -227,7 +227,7 @@ mod tests {
         ("ioco-formulas", ioco::formulas::changed),
         ("harl-1a", harl::balance::changed),
     ];
-    const SLOW: &[(&'static str, Changed)] = &[
+    const SLOW: &[(&str, Changed)] = &[
         ("vpfs-6", vpfs::arrivals::changed),
         ("vpfs-table-2", vpfs::synchronisation::changed),
         ("vpfs-plus-5", vpfs_plus::isolation::changed),
@@ -244,7 +244,7 @@ mod tests {
     ];
 
     /// A statement that holds whatever is simulated states nothing: each change that a conclusion names must break it.
-    fn must_break(figures: &[(&'static str, Changed)]) {
+    fn must_break(figures: &[(&str, Changed)]) {
         for &(figure, changed) in figures {
             let own = || conclusions(figure).filter(|stated| stated.cause.is_empty());
             let changes: BTreeSet<&String> = own().flat_map(|stated| &stated.breaks).collect();

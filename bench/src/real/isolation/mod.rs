@@ -122,6 +122,7 @@ impl Setting {
 /// The whole number between two others at which a function with one peak is highest, to `step`: golden-section search.
 fn peak<E>([mut low, mut high]: [u32; 2], step: u32, mut of: impl FnMut(u32) -> Result<f64, E>) -> Result<u32, E> {
     const GOLDEN: f64 = 0.618;
+    #[expect(clippy::cast_possible_truncation, reason = "at most 100 percent")]
     let within = |low: u32, high: u32| (f64::from(high - low) * GOLDEN).round() as u32;
     let (mut first, mut second) = (high - within(low, high), low + within(low, high));
     let (mut at_first, mut at_second) = (of(first)?, of(second)?);

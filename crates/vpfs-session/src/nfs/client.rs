@@ -17,6 +17,7 @@ use crate::{CloseReason, Next, Side, User};
 const PEEK: usize = 1024;
 
 /// What a record of the client is.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
 enum Found {
     /// To be scheduled or sent.
     Call(Tag, Plan, Detail),

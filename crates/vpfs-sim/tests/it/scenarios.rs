@@ -70,7 +70,7 @@ fn small_stable_writes_need_a_limit_on_what_is_not_stored() {
     let kept = ["fifo", "isolation"].map(|policy| [text, &unlimited].map(|text| rates_under(policy, text)[0] / alone));
     let [[fifo, fifo_unlimited], [isolation, isolation_unlimited]] = kept;
     println!("{kept:?}");
-    assert!(isolation > 0.6 && fifo < 0.3, "{kept:?}");
+    assert!(isolation > 0.7 && isolation > fifo + 0.1, "{kept:?}");
     assert!(isolation_unlimited < 0.2 && fifo_unlimited < 0.2, "{kept:?}");
 }
 
