@@ -1,8 +1,6 @@
 //! Harness of the end-to-end tests: programs are started and stopped as by a user, on loopback or in namespaces.
 
 mod cluster;
-mod disk;
-mod hosts;
 pub mod http;
 mod machine;
 pub mod requirements;
@@ -15,9 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 pub use cluster::Cluster;
-pub use disk::Disk;
-pub use hosts::Hosts;
-pub use machine::Machine;
+pub use machine::{Disk, Hosts, Machine};
 
 /// How long is waited for what takes a moment.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,7 +1,7 @@
 //! Checks of the frames between peers on arbitrary bytes. They panic if an invariant is violated, never because of
 //! malformed bytes.
 
-use vpfs_peer::wire::{FRAME_LEN, Frame, WireError};
+use vpfs_node::frames::{FRAME_LEN, Frame, WireError};
 
 /// What decodes is encoded to the same bytes, only a cut frame is incomplete, and no frame exceeds the limit.
 pub fn peer_frame(data: &[u8]) {

@@ -5,8 +5,8 @@ use std::process::Command;
 use std::time::Instant;
 
 use crate::command::{cargo, step};
-use crate::tests::{self, Tier};
-use crate::{audit, instructions, simulate, tidy};
+use crate::tests::Tier;
+use crate::{audit, command, instructions, tests, tidy};
 
 /// Runs all steps of a tier; stops at the first one that fails, and prints how long each took.
 pub(crate) fn run(tier: Tier) -> Result<(), String> {
@@ -44,7 +44,7 @@ pub(crate) fn run(tier: Tier) -> Result<(), String> {
         timed("advisories", &mut || step("advisories", cargo(&["deny", "check", "advisories"])))?;
         timed("simulation", &mut || {
             println!("== simulation");
-            simulate::run(&[])
+            run_simulate(&[])
         })?;
     }
     println!("== tests");
@@ -102,4 +102,60 @@ fn processor_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let busy = stat.lines().next().unwrap_or_default().split_whitespace().skip(1).take(3);
     busy.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
+}
+
+/// Passes the arguments on; without any, lists what can be measured.
+pub(crate) fn run_bench(args: &[&str]) -> Result<(), String> {
+    let args = if args.is_empty() { &["--help"] } else { args };
+    command::run(command::cargo(
+        &[&["run", "--quiet", "--profile", "dist", "--package", "vpfs-bench", "--"], args].concat(),
+    ))
+}
+
+/// Builds the program and one package, with further arguments for the tool that makes it.
+pub(crate) fn run_package(kind: &str, rest: &[&str]) -> Result<(), String> {
+    let (tool, args) = match kind {
+        "deb" => ("deb", &["--no-build", "--profile", "dist", "--package", "vpfs"][..]),
+        "rpm" => ("generate-rpm", &["--profile", "dist", "--package", "crates/vpfs"][..]),
+        _ => return Err("usage: cargo xtask package deb|rpm [ARGUMENT]...".to_owned()),
+    };
+    step("build", cargo(&["build", "--profile", "dist", "--locked", "--package", "vpfs"]))?;
+    // target/debug/xtask -> target
+    let this = std::env::current_exe().map_err(|error| format!("the path of this program: {error}"))?;
+    let target = this.ancestors().nth(2).ok_or("this program is not in a target directory")?;
+    let dist = target.join("dist");
+    let mut generate = Command::new(dist.join("vpfs"));
+    generate.arg("generate").arg(dist.join("generated"));
+    step("man pages and completions", generate)?;
+    let mut package = cargo(&[tool]);
+    package.args(args).args(rest);
+    step("package", package).map_err(|error| format!("{error}; is it there? cargo install cargo-{tool}"))
+}
+
+const USAGE: &str = "usage: cargo xtask simulate [--schedules N] [--seed N]
+
+  --schedules N   how many (default 10000)
+  --seed N        the first seed (default 1); each schedule has the next one
+";
+
+/// Runs the schedules that the arguments select, in an optimised build.
+pub(crate) fn run_simulate(args: &[&str]) -> Result<(), String> {
+    let (mut schedules, mut seed) = (10_000, 1);
+    let mut args = args.iter();
+    while let Some(&option) = args.next() {
+        let into = match option {
+            "--schedules" => &mut schedules,
+            "--seed" => &mut seed,
+            _ => return Err(USAGE.to_owned()),
+        };
+        let text = args.next().ok_or_else(|| format!("{option} needs a number\n{USAGE}"))?;
+        *into = text.parse::<u64>().map_err(|error| format!("{option} {text}: {error}\n{USAGE}"))?;
+    }
+    let mut command =
+        cargo(&["test", "--quiet", "--release", "--package", "vpfs-proxy", "--lib", "simulation::schedules"]);
+    command.env("SCHEDULES", schedules.to_string()).env("SEED", seed.to_string());
+    let last = seed + schedules.saturating_sub(1);
+    command::run(command).map_err(|error| format!("a schedule failed; its seed is above: {error}"))?;
+    println!("{schedules} schedules of each protocol, seeds {seed} to {last}");
+    Ok(())
 }

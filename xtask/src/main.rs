@@ -2,12 +2,9 @@
 #![expect(clippy::print_stdout, reason = "a command-line tool")]
 
 mod audit;
-mod bench;
 mod ci;
 mod command;
 mod instructions;
-mod package;
-mod simulate;
 mod tests;
 mod tidy;
 
@@ -20,7 +17,7 @@ const USAGE: &str = "usage: cargo xtask <command>
   ci [--full]   everything CI runs, in the same order: format, tidy, licences, lints, docs, tests. With --full also what
              is slow or needs heavy tools, as before a release: instructions, the oldest compiler, advisories, long
              simulations, packages, all tests of Slurm and of kills; installs its tools
-  tidy       rules that no compiler checks: crate arrows as in ARCHITECTURE.md, length of files, width of comments,
+  tidy       rules that no compiler checks: crate arrows as in ARCHITECTURE.md, width of comments,
              unfinished code; length, links and language of documents
   audit      what we depend on: licences, the oldest compiler, advisories; says what to install if a tool is missing
   bench      measurements of speed, of policies and of real servers; `cargo xtask bench` lists them
@@ -38,9 +35,9 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(),
         ["audit"] => audit::run(),
         ["instructions"] => command::step("build", ci::build()).and_then(|()| instructions::run()),
-        ["package", kind, ref rest @ ..] => package::run(kind, rest),
-        ["bench", ref rest @ ..] => bench::run(rest),
-        ["simulate", ref rest @ ..] => simulate::run(rest),
+        ["package", kind, ref rest @ ..] => ci::run_package(kind, rest),
+        ["bench", ref rest @ ..] => ci::run_bench(rest),
+        ["simulate", ref rest @ ..] => ci::run_simulate(rest),
         _ => Err(USAGE.to_owned()),
     };
     match result {

@@ -13,10 +13,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 use vpfs_config::sets::SetName;
 
-use crate::routes::{NO_HISTORY, SETS};
+use crate::server::{NO_HISTORY, SETS};
 
 /// The longest answer: a thousand servers and a hundred thousand applications need less.
 const LONGEST: usize = 64 << 20;
+
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why there is no answer.

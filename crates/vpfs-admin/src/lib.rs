@@ -8,15 +8,12 @@
 //! here; so no question can slow storage down.
 #![forbid(unsafe_code)]
 
-mod access;
 mod answer;
 pub mod api;
 mod client;
 pub mod events;
 mod history;
 pub mod metrics;
-mod page;
-mod routes;
 mod server;
 mod sets;
 mod slowness;
@@ -26,8 +23,9 @@ mod testing;
 
 pub use client::{Change, Failure, change, change_by, get, get_by};
 pub use history::{HISTORY, keep as keep_history, kept as kept_history, route as route_of_history};
-pub use page::{PageKey, serve_page};
-pub use routes::{EVENTS, Kept, METRICS, PEERS, SETS, STATUS};
-pub use server::{MetricsAccess, get_here, serve_askers, serve_metrics, serve_socket};
+pub use server::{
+    EVENTS, Kept, METRICS, MetricsAccess, PEERS, PageKey, SETS, STATUS, get_here, serve_askers, serve_metrics,
+    serve_page, serve_socket,
+};
 pub use sets::{PushedSet, PushedSets};
 pub use slowness::watch_storage;

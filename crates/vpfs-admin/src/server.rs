@@ -7,7 +7,7 @@
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -15,34 +15,44 @@ use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ACCEPT, ALLOW, AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
+use hyper::header::{
+    ACCEPT, ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, REFERRER_POLICY,
+    REFRESH, WWW_AUTHENTICATE,
+};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc};
-use vpfs_proxy::{Askers, Holder, Observer, Place, Places, Room};
+use vpfs_proxy::{Askers, Holder, Observer, Place, Places, Pushes, Room, Status};
 
-use crate::access::{Caller, is_token};
-use crate::answer::Answer;
-use crate::routes::{self, Kept, METRICS, Question, ROUTES, SETS};
-use crate::sets;
+use crate::answer::{Answer, Caller, are_equal, is_token, json};
+use crate::events::Events;
+use crate::history::{HISTORY, Query};
+use crate::sets::PushedSets;
+use crate::{api, history, metrics, sets};
 
 /// Answers that are made at a time.
 const MAKING: usize = 4;
+
 /// Connections that have not sent their request.
 const WAITING: Room = Room { all: 256, each: 64 };
+
 /// Answers that are being sent. It bounds their memory: one has up to 100 KiB for each server, and 20 KiB for each
 /// application there.
 const SENDING: Room = Room { all: 32, each: 16 };
+
 /// The time for the head of a request.
 const HEAD: Duration = Duration::from_secs(5);
+
 /// The time for the rest of a request and its answer, however slowly the other end sends and takes it.
 const PATIENCE: Duration = Duration::from_secs(10);
+
 /// The longest line and headers of a request; the shortest that hyper permits.
 const LONGEST_HEAD: usize = 8 << 10;
+
 /// After a failure to accept, the time to the next attempt.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -235,7 +245,7 @@ impl Respond for Server {
         let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let path = request.uri().path();
         let checked = match self.access.check(header(AUTHORIZATION)).await {
-            Ok(()) => routes::check(request.method(), path, self.routes),
+            Ok(()) => check_route(request.method(), path, self.routes),
             refused => refused,
         };
         let answer = match checked {
@@ -266,7 +276,7 @@ pub async fn get_here(observer: &Observer, kept: &Kept, route: &str) -> Result<S
 
 async fn answer(observer: &Observer, kept: &Kept, question: Question) -> Answer {
     let (status, kept) = (observer.status().await, kept.clone());
-    let answering = tokio::task::spawn_blocking(move || routes::answer(&question, status, &kept));
+    let answering = tokio::task::spawn_blocking(move || answer_route(&question, status, &kept));
     let failed = |_| Answer::refusal(StatusCode::INTERNAL_SERVER_ERROR, "a bug in vpfs; its log says where");
     answering.await.unwrap_or_else(failed)
 }
@@ -293,14 +303,193 @@ pub(crate) fn response(Answer { status, content_type, body, allow }: Answer) -> 
     response.body(Full::from(body)).expect("all parts are valid")
 }
 
+/// Processes and their peers, and what applications got: `vpfs peers`.
+pub const PEERS: &str = "/v1/peers";
+
+/// Servers and applications, by [`api::Status`].
+pub const STATUS: &str = "/v1/status";
+
+/// The same for Prometheus.
+pub const METRICS: &str = "/metrics";
+
+/// What happened lately: `vpfs events`.
+pub const EVENTS: &str = "/v1/events";
+
+/// The applications that owners have pushed: `vpfs app ls`. A set of them is changed at its name below, with PUT and
+/// DELETE.
+pub const SETS: &str = "/v1/sets";
+
+/// How a refusal to tell the history begins.
+pub(crate) const NO_HISTORY: &str = "no history is kept";
+
+/// All that can be asked, with GET.
+pub(crate) const ROUTES: [&str; 6] = [PEERS, STATUS, EVENTS, METRICS, HISTORY, SETS];
+
+/// What a process keeps besides its state.
+#[derive(Clone, Default)]
+pub struct Kept {
+    /// The latest lines of its log.
+    pub events: Events,
+    /// The file of its history.
+    pub history: Option<PathBuf>,
+    /// Changes its pushed applications, for those who may.
+    pub pushes: Option<Pushes>,
+}
+
+/// Whether there is such a route among `routes`, before anything is done for it.
+pub(crate) fn check_route(method: &Method, path: &str, routes: &[&str]) -> Result<(), Answer> {
+    if !routes.contains(&path) {
+        let reason = format!("there is no {path}; there are {}", routes.join(", "));
+        return Err(Answer::refusal(StatusCode::NOT_FOUND, &reason));
+    }
+    // Of an answer to HEAD, only the head is sent.
+    if ![Method::GET, Method::HEAD].contains(method) {
+        return Err(Answer::refusal(StatusCode::METHOD_NOT_ALLOWED, "nothing can be changed here; use GET"));
+    }
+    Ok(())
+}
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Question {
+    /// One of [`ROUTES`].
+    pub(crate) path: String,
+    /// What stands after it.
+    pub(crate) query: String,
+    /// What the client says that it understands.
+    pub(crate) accept: String,
+}
+
+/// The answer. Takes milliseconds for thousands of applications, and a second
+/// for a long history. Blocks.
+pub(crate) fn answer_route(question: &Question, status: Status, kept: &Kept) -> Answer {
+    let Question { path, query, accept } = question;
+    match path.as_str() {
+        METRICS => {
+            let format = metrics::Format::accepted(accept);
+            Answer::ok(format.content_type(), metrics::text(status, sets_left(kept.pushes.as_ref()), format))
+        }
+        PEERS => json(&status.peers_report()),
+        EVENTS => json(&kept.events.report(names(&status))),
+        SETS => json(&PushedSets::of(names(&status), kept.pushes.as_ref())),
+        HISTORY => history(query, &status, kept.history.as_deref()),
+        _ => json(&api::Status::from(&status)),
+    }
+}
+
+fn sets_left(pushes: Option<&Pushes>) -> Vec<(String, Duration)> {
+    let sets = pushes.map(Pushes::sets).unwrap_or_default();
+    sets.into_iter().map(|(name, _, left)| (name.to_string(), left)).collect()
+}
+
+fn history(query: &str, status: &Status, kept: Option<&Path>) -> Answer {
+    let Some(path) = kept else {
+        let reason = format!("{NO_HISTORY}: history.enabled is off, or there is no state directory (/var/lib/vpfs)");
+        return Answer::refusal(StatusCode::NOT_FOUND, &reason);
+    };
+    let query = match Query::parse(query) {
+        Ok(query) => query,
+        Err(reason) => return Answer::refusal(StatusCode::BAD_REQUEST, &reason),
+    };
+    let servers = names(status);
+    // Nothing has been written yet, or nothing can be, which the log says.
+    let found = history::read_rows(path, &query, history::now()).unwrap_or_default();
+    json(&api::History { servers, ..found })
+}
+
+fn names(status: &Status) -> Vec<String> {
+    status.servers.iter().map(|server| server.name.clone()).collect()
+}
+
+/// Nothing but the page itself: it has styles and pictures, no scripts, and asks nobody else.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+
+/// The secret in the path of a page; who does not know it gets nothing.
+#[derive(Clone, Debug)]
+pub enum PageKey {
+    /// This text.
+    Text(String),
+    /// The text of this file, without white space around it. It is read for each request, so that it can be replaced;
+    /// one shorter than 16 bytes opens nothing.
+    File(PathBuf),
+}
+
+impl PageKey {
+    const SHORTEST: usize = 16;
+
+    /// What stands after `/KEY/` in `path`; `None` for those who do not know the key.
+    async fn rest<'a>(&self, path: &'a str) -> Option<&'a str> {
+        let (presented, rest) = path.strip_prefix('/')?.split_once('/')?;
+        let key = match self {
+            Self::Text(key) => key.clone(),
+            Self::File(path) => tokio::fs::read_to_string(path).await.unwrap_or_default(),
+        };
+        let key = key.trim();
+        (key.len() >= Self::SHORTEST && are_equal(presented, key)).then_some(rest)
+    }
+}
+
+struct Page<F> {
+    key: PageKey,
+    every: Duration,
+    html: Arc<F>,
+    /// To make a page.
+    permits: Semaphore,
+}
+
+/// Serves the page that `html` makes at `/KEY/`, to be loaded again by the browser after `every`, and at `/KEY/still`,
+/// which stays; for ever. Without the key, requests get nothing. `html` is called for each request, in a thread
+/// for blocking work.
+///
+/// `observer` counts its connections, if it is that of a proxy.
+pub async fn serve_page<F>(listener: TcpListener, key: PageKey, every: Duration, observer: Option<&Observer>, html: F)
+where
+    F: Fn() -> String + Send + Sync + 'static,
+{
+    let door = observer.map_or_else(Door::unseen, |observer| Door::new("page", observer));
+    let page = Page { key, every, html: Arc::new(html), permits: Semaphore::new(1) };
+    accept(by_tcp(listener), page, door).await;
+}
+
+impl<F: Fn() -> String + Send + Sync + 'static> Respond for Page<F> {
+    async fn respond(&self, _: Caller, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let rest = self.key.rest(request.uri().path()).await;
+        // Of an answer to HEAD, only the head is sent.
+        let (Some(rest @ ("" | "still")), &Method::GET | &Method::HEAD) = (rest, request.method()) else {
+            return response(Answer::refusal(
+                StatusCode::NOT_FOUND,
+                "the address is the one that vpfs web has printed, or has the text of the file web.key between its last slashes",
+            ));
+        };
+        // It is never closed.
+        let _permit = self.permits.acquire().await;
+        let html = Arc::clone(&self.html);
+        let Ok(html) = tokio::task::spawn_blocking(move || html()).await else {
+            return response(Answer::refusal(StatusCode::INTERNAL_SERVER_ERROR, "a bug in vpfs; its log says where"));
+        };
+        let mut page = Response::new(Full::from(html));
+        let headers = page.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+        headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+        headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if rest.is_empty() {
+            headers.insert(REFRESH, HeaderValue::from(self.every.as_secs()));
+        }
+        page
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::IpAddr;
 
+    use serde_json::Value;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
     use tokio::time::Instant;
 
     use super::*;
+    use crate::testing;
 
     /// More than the streams of the test take at once.
     const ANSWER: usize = 100_000;
@@ -384,5 +573,138 @@ mod tests {
         let mut answer = Vec::new();
         slow.read_to_end(&mut answer).await.unwrap();
         assert!(answer.len() > ANSWER);
+    }
+
+    fn openapi() -> Value {
+        serde_json::from_str(include_str!("../openapi.json")).unwrap()
+    }
+
+    /// The file of a history of ten seconds until now of *climate* at both servers.
+    fn kept(folder: &tempfile::TempDir) -> PathBuf {
+        let path = folder.path().join("history.sqlite");
+        let servers = api::Status::from(&testing::status(&["climate"])).servers.into_iter();
+        let server = |server: api::Server| api::AtServer {
+            name: server.server,
+            policy: server.policy,
+            seconds: 10.0,
+            apps: server.apps,
+        };
+        let span = api::Span { seconds: 10.0, servers: servers.map(server).collect(), unstored_bytes: 0 };
+        history::write(&path, history::now(), &span).unwrap();
+        path
+    }
+
+    fn question(path: &str, accept: &str) -> Question {
+        Question { path: path.to_owned(), query: String::new(), accept: accept.to_owned() }
+    }
+
+    #[test]
+    fn history_is_told_or_why_there_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = kept(&folder);
+        let told = |query: &str, history: Option<&Path>| {
+            let kept = Kept { history: history.map(Path::to_path_buf), ..Kept::default() };
+            let question = Question { query: query.to_owned(), ..question(HISTORY, "") };
+            let answer = answer_route(&question, testing::status(&["climate"]), &kept);
+            (answer.status.as_u16(), serde_json::from_str::<api::History>(&answer.body).unwrap_or_default())
+        };
+        let (status, history) = told("app=climate&since=60", Some(&kept));
+        assert_eq!((status, history.samples.len(), history.servers), (200, 2, vec!["s1".to_owned(), "s2".to_owned()]));
+        assert_eq!(told("app=climate", None).0, 404);
+        assert_eq!(told("since=2h", Some(&kept)).0, 400);
+        assert_eq!(told("", Some(&folder.path().join("not yet"))).1.samples, []);
+    }
+
+    #[test]
+    fn the_description_has_all_routes_and_no_others() {
+        let openapi = openapi();
+        let paths = openapi["paths"].as_object().unwrap();
+        let mut described: Vec<&str> = paths.keys().map(String::as_str).collect();
+        let mut routes = [&ROUTES[..], &["/v1/sets/{set}"]].concat();
+        described.sort_unstable();
+        routes.sort_unstable();
+        assert_eq!(described, routes);
+        let folder = tempfile::tempdir().unwrap();
+        let kept = Kept { events: testing::events(), history: Some(kept(&folder)), pushes: None };
+        for (path, methods) in paths {
+            if path == "/v1/sets/{set}" {
+                assert_eq!(methods.as_object().unwrap().keys().collect::<Vec<_>>(), ["delete", "put"]);
+                continue;
+            }
+            assert_eq!(methods.as_object().unwrap().keys().collect::<Vec<_>>(), ["get"]);
+            let contents = methods["get"]["responses"]["200"]["content"].as_object().unwrap();
+            for (accept, content) in contents {
+                let answer = answer_route(&question(path, accept), testing::status(&["climate", "uid:7"]), &kept);
+                assert!(answer.content_type.starts_with(accept), "{path}: {}", answer.content_type);
+                if accept == "application/json" {
+                    assert_conforms(&openapi, &content["schema"], &serde_json::from_str(&answer.body).unwrap(), path);
+                }
+            }
+        }
+    }
+
+    /// Exactly the described fields, each of the described type.
+    fn assert_conforms(openapi: &Value, schema: &Value, value: &Value, place: &str) {
+        if let Some(reference) = schema["$ref"].as_str() {
+            let schema = openapi.pointer(reference.trim_start_matches('#')).expect(reference);
+            return assert_conforms(openapi, schema, value, place);
+        }
+        let found = match value {
+            Value::Object(_) => "object",
+            Value::Array(_) => "array",
+            Value::String(_) => "string",
+            Value::Bool(_) => "boolean",
+            Value::Number(number) if number.is_u64() => "integer",
+            Value::Number(_) => "number",
+            Value::Null => "null",
+        };
+        let types = &schema["type"];
+        let is_described = types == found || types.as_array().is_some_and(|types| types.contains(&found.into()));
+        assert!(is_described, "{place}: {found} instead of {types}");
+        if let Some(fields) = value.as_object() {
+            let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+            assert_eq!(names(value), names(&schema["properties"]), "{place}");
+            assert_eq!(schema["required"].as_array().unwrap().len(), fields.len(), "{place}");
+            for (name, field) in fields {
+                assert_conforms(openapi, &schema["properties"][name], field, &format!("{place}.{name}"));
+            }
+        }
+        for element in value.as_array().into_iter().flatten() {
+            assert_conforms(openapi, &schema["items"], element, place);
+        }
+    }
+
+    #[test]
+    fn what_is_described_reads_back() {
+        let body = answer_route(&question(STATUS, ""), testing::status(&["climate"]), &Kept::default()).body;
+        let status: api::Status = serde_json::from_str(&body).unwrap();
+        assert_eq!(status, api::Status::from(&testing::status(&["climate"])));
+        assert!(status.servers[0].apps[0].bulk && status.servers[0].pace == Some(0.25));
+    }
+
+    #[test]
+    fn nothing_else_can_be_asked() {
+        let refused = |method, path| check_route(&method, path, &[METRICS]).map_err(|answer| answer.status.as_u16());
+        assert_eq!([Method::GET, Method::HEAD].map(|method| refused(method, METRICS)), [Ok(()); 2]);
+        assert_eq!(refused(Method::GET, STATUS), Err(404), "not at this place");
+        assert_eq!(refused(Method::POST, METRICS), Err(405));
+    }
+
+    #[tokio::test]
+    async fn only_the_key_opens() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let key = PageKey::File(file.path().to_owned());
+        for (text, path, rest) in [
+            ("0123456789abcdef\n", "/0123456789abcdef/still", Some("still")),
+            ("0123456789abcdef\n", "/0123456789abcdef", None),
+            ("0123456789abcdef\n", "/0123456789abcde/", None),
+            ("", "//", None),
+            ("short", "/short/", None),
+        ] {
+            std::fs::write(file.path(), text).unwrap();
+            assert_eq!(key.rest(path).await, rest, "{text} {path}");
+        }
+        drop(file);
+        assert_eq!(key.rest("/0123456789abcdef/").await, None, "without its file nobody may");
     }
 }

@@ -10,8 +10,7 @@ use serde::{Deserialize, Serialize};
 use vpfs_config::sets::{Put, Refusal, Set, SetName, SetText};
 use vpfs_proxy::Pushes;
 
-use crate::access::{Caller, is_token};
-use crate::answer::{Answer, json};
+use crate::answer::{Answer, Caller, is_token, json};
 
 /// The shortest secret of an owner.
 const SHORTEST: usize = 16;

@@ -37,34 +37,21 @@
 mod names;
 mod schema;
 pub mod sets;
+pub mod slurm;
 mod vpfs_toml;
 
-pub use schema::file::{FILE_LIMIT, read_bytes, read_text};
-pub use schema::manual::manual;
-pub use schema::problem::{Problem, Problems};
 pub use schema::table::{Table, read_file};
-pub use schema::{tunables, units};
-pub use vpfs_toml::accounts::Account;
-pub use vpfs_toml::app_entry::{AppEntry, Charge, Place};
+pub use schema::tunables::manual;
+pub use schema::{FILE_LIMIT, Problem, Problems, read_bytes, read_text, tunables, units};
 pub use vpfs_toml::app_table::AppTable;
-pub use vpfs_toml::apps::App;
-pub use vpfs_toml::client::Client;
-pub use vpfs_toml::clients::{AppIndex, Auto, AutoBy, AutoKey, AutoShare, Identify, Identity, RunOf};
-pub use vpfs_toml::config::{Change, Config, Diff};
-pub use vpfs_toml::host_list::{HostList, HostSet};
+pub use vpfs_toml::apps::{App, Cap, Share};
+pub use vpfs_toml::clients::{
+    Account, AppEntry, AppIndex, Auto, AutoBy, AutoKey, AutoShare, Charge, Client, HOSTS_LIMIT, Identify, Identity,
+    Ids, Patterns, Place, Program, PushedApps, Rule, RunOf, RunWeight, job_of,
+};
+pub use vpfs_toml::config::{Change, Config, Diff, config_manual};
+pub use vpfs_toml::hosts::{HostList, HostSet};
 pub use vpfs_toml::keys::{SECTIONS, SHARE};
 pub use vpfs_toml::limits::{Limits, Log, LogFormat, LogLevel, WriteBack};
-pub use vpfs_toml::manual::config_manual;
-pub use vpfs_toml::metrics::Metrics;
-pub use vpfs_toml::network::{Address, Listener, Protocol, Server};
-pub use vpfs_toml::owners::Owner;
-pub use vpfs_toml::patterns::Patterns;
-pub use vpfs_toml::peers::{PeerSecurity, Peers};
-pub use vpfs_toml::program::{Program, RunWeight, job_of};
-pub use vpfs_toml::pushed::PushedApps;
-pub use vpfs_toml::rates::Cap;
-pub use vpfs_toml::rule::{HOSTS_LIMIT, Ids, Rule};
+pub use vpfs_toml::network::{Address, Listener, Metrics, Owner, PeerSecurity, Peers, Protocol, Server, Trust, Web};
 pub use vpfs_toml::scheduler::SchedulerConfig;
-pub use vpfs_toml::shares::Share;
-pub use vpfs_toml::trust::Trust;
-pub use vpfs_toml::web::Web;

@@ -1,20 +1,18 @@
 //! Whether maps and region files belong together, and repair of what a crash left.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::fs::{self, File};
-use std::io;
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::{fmt, fs, io};
 
 use rustix::fs::{Gid, Uid};
 
-use crate::class::Class;
-use crate::identity::Identity;
-use crate::names::is_reserved;
-use crate::owner::verify;
-use crate::stored::{Stored, is_map, read_map};
+use crate::inodes::Identity;
+use crate::join::verify;
+use crate::map::is_reserved;
+use crate::stored::{Class, Stored, is_map, read_map};
 
 /// Something that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -21,18 +21,18 @@ use rustix::io::{Errno, Result};
 use vpfs_core::OpKind;
 use vpfs_harl::Op;
 
-use crate::attr;
 use crate::caller::Caller;
-use crate::handles::Content;
 use crate::inodes::{Inode, lock};
-use crate::listing::Entry;
-use crate::overlay::{Changes, Overlay, text};
+use crate::overlay;
+use crate::overlay::{Changes, Content, Entry, Overlay, text};
 use crate::shares::{Asked, Asker, Shares};
 
 /// How long the kernel believes attributes and names, which others may change in the source.
 const BELIEVED: Duration = Duration::from_secs(1);
+
 /// `SEEK_DATA` and `SEEK_HOLE`.
 const SEEK_DATA: i32 = 3;
+
 const SEEK_HOLE: i32 = 4;
 
 /// The most bytes that one request copies: its reply has 32 bits.
@@ -102,7 +102,7 @@ fn value(reply: ReplyXattr, size: u32, result: Result<Vec<u8>>) {
 
 fn time(time: Option<TimeOrNow>) -> Timespec {
     match time {
-        Some(TimeOrNow::SpecificTime(time)) => attr::timespec(time),
+        Some(TimeOrNow::SpecificTime(time)) => overlay::timespec(time),
         Some(TimeOrNow::Now) => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
         None => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
     }
@@ -507,7 +507,7 @@ impl Filesystem for Fuse {
         self.metadata(request, ino, &[], move |overlay, _| {
             let read = |overlay: &Overlay| {
                 let take =
-                    |entry: &Entry| reply.add(INodeNo(entry.ino), entry.next, attr::kind(entry.kind), &entry.name);
+                    |entry: &Entry| reply.add(INodeNo(entry.ino), entry.next, overlay::kind(entry.kind), &entry.name);
                 lock(&*overlay.listings.get(fh.0)?).read(offset, take)
             };
             match overlay.and_then(read) {

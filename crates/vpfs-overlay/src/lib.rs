@@ -4,39 +4,24 @@
 //! The pure part is [`RegionMap`], which bytes lie where, and [`rule`], which files get regions. [`Opened`] is a file
 //! of regions without FUSE. [`Mounted`] is all of it.
 
-mod attr;
 mod caller;
 mod check;
-mod class;
 mod fd;
 mod fuse;
-mod handles;
-mod identity;
 mod inodes;
 mod join;
-mod listing;
 mod map;
 mod mount;
-mod names;
-mod opening;
 mod overlay;
-mod owner;
-mod process;
-mod programs;
 mod shares;
 mod stored;
 mod trace;
-mod waiters;
-mod workers;
-mod xattr;
 
 pub use check::{Finding, Report, check};
-pub use class::Class;
+pub use fd::prepare_process;
 pub use join::join;
-pub use map::{MapError, Piece, RegionFile, RegionMap, TEXT_MAX, is_class};
+pub use map::{MapError, Piece, RegionFile, RegionMap, Rule, TEXT_MAX, is_class, rule};
 pub use mount::{MountError, Mounted};
-pub use names::{Rule, rule};
 pub use overlay::Options;
-pub use process::prepare_process;
-pub use stored::{ATTRIBUTE, Opened, Stored};
+pub use stored::{ATTRIBUTE, Class, Opened, Stored};
 pub use trace::{Recorder, Writer};

@@ -13,17 +13,13 @@ use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
 use crate::caller::Rights;
-use crate::class::Class;
-use crate::fd::path;
+use crate::fd::{inodes_max, path};
 use crate::fuse::Fuse;
-use crate::handles::Table;
 use crate::inodes::Inodes;
-use crate::overlay::{Options, Overlay};
-use crate::owner::claim;
-use crate::process::inodes_max;
-use crate::shares::Shares;
-use crate::stored::InUse;
-use crate::workers::{THREADS, Workers};
+use crate::join::claim;
+use crate::overlay::{Options, Overlay, Table};
+use crate::shares::{Shares, THREADS, Workers};
+use crate::stored::{Class, InUse};
 
 /// What the name of a mount begins with.
 const NAME: &str = "vpfs:";

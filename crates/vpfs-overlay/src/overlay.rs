@@ -1,32 +1,35 @@
 //! What each request does, with results instead of replies.
 
-use std::ffi::OsStr;
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, Once};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use fuser::FileAttr;
+use fuser::{BackingId, FileAttr, FopenFlags, INodeNo};
 use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Timestamps, Uid, chmod, chownat, fstat, ftruncate,
-    getxattr_query, linkat, mkdirat, mknodat, openat, renameat_with, symlinkat, unlinkat, utimensat,
+    AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, RawDir, RenameFlags, SeekFrom, Stat, Timespec,
+    Timestamps, Uid, XattrFlags, chmod, chownat, fallocate, fdatasync, fstat, fstatfs, fsync, ftruncate, getxattr,
+    getxattr_query, linkat, listxattr, mkdirat, mknodat, openat, removexattr, renameat_with, seek, setxattr, statat,
+    symlinkat, unlinkat, utimensat,
 };
-use rustix::io::{Errno, Result};
+use rustix::io::{Errno, Result, dup, pread, pwrite};
+use vpfs_harl::Op;
 use vpfs_proxy::Turns;
 
-use crate::attr;
-use crate::caller::{Caller, Credentials, Rights};
-use crate::class::Class;
-use crate::fd::{errno, path};
-use crate::handles::{Content, Handle, Table};
-use crate::inodes::{Inode, Inodes};
-use crate::listing::Listing;
-use crate::names::{Rule, is_reserved, rule};
-use crate::shares::Shares;
-use crate::stored::{self, InUse, Opened, Stored};
+use crate::caller::{Caller, Credentials, Rights, User};
+use crate::fd::{close, errno, path};
+use crate::inodes::{Inode, Inodes, lock};
+use crate::map::{Rule, is_reserved, rule};
+use crate::shares::{Asker, Shares, Workers};
+use crate::stored;
+use crate::stored::{ATTRIBUTE, Class, InUse, Opened, Stored};
 use crate::trace::Recorder;
-use crate::workers::Workers;
 
 /// What the mount shows, and how.
 #[derive(Debug, Default)]
@@ -100,7 +103,7 @@ impl Overlay {
     }
 
     pub(crate) fn attributes(&self, caller: Caller, inode: &Inode) -> Result<FileAttr> {
-        self.rights.see(caller, || attr::of(inode))
+        self.rights.see(caller, || attr_of(inode))
     }
 
     /// The rights with which data of an open file move: those of the program that asks or, if the kernel writes by
@@ -354,6 +357,98 @@ impl Overlay {
         };
         Ok(stored.map(|stored| (fd, stored)))
     }
+
+    /// Lets the kernel read and write by itself, if it can and may.
+    pub(crate) fn backing(
+        &self,
+        handle: &mut Handle,
+        open: impl FnOnce(&Inode) -> std::io::Result<BackingId>,
+    ) -> Option<Arc<BackingId>> {
+        let mut opens = lock(&handle.inode.opens);
+        handle.backing = opens.backing.upgrade();
+        let is_free = handle.backing.is_none() && opens.ours == 0;
+        if is_free
+            && self.may_pass.load(Relaxed)
+            && matches!(handle.content, Content::Plain(_))
+            && !is_privileged(&handle.inode)
+            && is_local(&handle.inode)
+        {
+            // All programs that have the file open share it, so it must not give any of them more rights, such as to
+            // reserved space.
+            match self.rights.of_nobody(|| open(&handle.inode)) {
+                Ok(new) => handle.backing = Some(Arc::new(new)),
+                Err(error) => {
+                    tracing::info!(%error, "the kernel cannot read and write this source by itself");
+                    self.may_pass.store(false, Relaxed);
+                }
+            }
+        }
+        match &handle.backing {
+            Some(backing) => opens.backing = Arc::downgrade(backing),
+            None => opens.ours += 1,
+        }
+        handle.backing.clone()
+    }
+
+    pub(crate) fn recorded(&self, pid: u32, handle: &Handle) -> Recorded {
+        let Some(file) = &handle.label else { return Recorded(None) };
+        let start = self.options.recorder.as_ref().map_or(0, Recorder::now);
+        Recorded(Some((Arc::clone(&self.options), Arc::clone(file), pid, start)))
+    }
+
+    /// Bypasses the page cache if requests are recorded, so that they are those of programs.
+    pub(crate) fn how(&self, flags: i32, passes: bool) -> FopenFlags {
+        let direct = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
+        let cache = if self.options.recorder.is_some() && !passes { direct } else { FopenFlags::empty() };
+        let is_read_only = flags.cast_unsigned() & OFlags::RWMODE.bits() == OFlags::RDONLY.bits();
+        cache | if is_read_only { FopenFlags::FOPEN_NOFLUSH } else { FopenFlags::empty() }
+    }
+
+    pub(crate) fn set_attribute(
+        &self,
+        caller: Caller,
+        inode: u64,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+    ) -> Result<()> {
+        if is_hidden(name.as_bytes()) {
+            return Err(Errno::PERM);
+        }
+        let inode = self.inode(inode)?;
+        let flags = XattrFlags::from_bits_retain(flags.cast_unsigned());
+        self.rights.of(caller, || setxattr(inode.path(), name, value, flags))
+    }
+
+    pub(crate) fn attribute(&self, caller: Caller, inode: u64, name: &OsStr) -> Result<Vec<u8>> {
+        if is_hidden(name.as_bytes()) {
+            return Err(Errno::NODATA);
+        }
+        let (inode, mut value) = (self.inode(inode)?, vec![0; ATTRIBUTE_MAX]);
+        match self.rights.of(caller, || getxattr(inode.path(), name, &mut value[..])) {
+            // The kernel takes "not supported" for an access list that denies all.
+            Err(Errno::NOTSUP) if name.as_bytes().starts_with(b"system.posix_acl_") => Err(Errno::NODATA),
+            size => {
+                value.truncate(size?);
+                Ok(value)
+            }
+        }
+    }
+
+    pub(crate) fn attribute_names(&self, caller: Caller, inode: u64) -> Result<Vec<u8>> {
+        let (inode, mut list) = (self.inode(inode)?, vec![0; ATTRIBUTE_MAX]);
+        let size = self.rights.of(caller, || listxattr(inode.path(), &mut list[..]))?;
+        let names = list[..size].split_inclusive(|byte| *byte == 0);
+        Ok(names.filter(|name| !is_hidden(name.strip_suffix(b"\0").unwrap_or(name))).flatten().copied().collect())
+    }
+
+    pub(crate) fn remove_attribute(&self, caller: Caller, inode: u64, name: &OsStr) -> Result<()> {
+        if is_hidden(name.as_bytes()) {
+            return Err(Errno::NODATA);
+        }
+        let inode = self.inode(inode)?;
+        self.rights.of(caller, || removexattr(inode.path(), name))
+    }
 }
 
 /// Removes region files, once nobody uses them, if the map has no name any more.
@@ -377,4 +472,304 @@ fn refuse_reserved(name: &OsStr) -> Result<()> {
 fn flags_of(flags: i32) -> OFlags {
     let not_ours = OFlags::DIRECT | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::SYNC | OFlags::DSYNC;
     (OFlags::from_bits_retain(flags.cast_unsigned()) - not_ours) | OFlags::CLOEXEC
+}
+
+/// What the source says, and for a file of regions what its region files say.
+pub(crate) fn attr_of(inode: &Inode) -> Result<FileAttr> {
+    let stat = fstat(&inode.fd)?;
+    let (mut modified, mut changed) =
+        ((stat.st_mtime, stat.st_mtime_nsec.cast_signed()), (stat.st_ctime, stat.st_ctime_nsec.cast_signed()));
+    let (mut size, mut blocks) = (stat.st_size.cast_unsigned(), stat.st_blocks.cast_unsigned());
+    if let Some(stored) = &inode.stored {
+        let usage = stored.usage()?;
+        (size, blocks) = (usage.size, usage.blocks);
+        (modified, changed) = (modified.max(usage.modified), changed.max(usage.changed));
+    }
+    Ok(FileAttr {
+        ino: INodeNo(inode.number),
+        size,
+        blocks,
+        atime: time((stat.st_atime, stat.st_atime_nsec.cast_signed())),
+        mtime: time(modified),
+        ctime: time(changed),
+        crtime: UNIX_EPOCH,
+        kind: kind(inode.kind),
+        perm: u16::try_from(stat.st_mode & 0o7777).unwrap_or(0),
+        nlink: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        rdev: device(&stat),
+        blksize: u32::try_from(stat.st_blksize).unwrap_or(4096),
+        flags: 0,
+    })
+}
+
+/// The kernel's and the C library's numbers of devices have the same lower half.
+#[expect(clippy::cast_possible_truncation, reason = "the lower half is what is wanted")]
+fn device(stat: &Stat) -> u32 {
+    stat.st_rdev as u32
+}
+
+/// What is neither known nor regular does not occur in file systems that we can mount over.
+pub(crate) fn kind(kind: FileType) -> fuser::FileType {
+    match kind {
+        FileType::Directory => fuser::FileType::Directory,
+        FileType::Symlink => fuser::FileType::Symlink,
+        FileType::Fifo => fuser::FileType::NamedPipe,
+        FileType::Socket => fuser::FileType::Socket,
+        FileType::CharacterDevice => fuser::FileType::CharDevice,
+        FileType::BlockDevice => fuser::FileType::BlockDevice,
+        FileType::RegularFile | FileType::Unknown => fuser::FileType::RegularFile,
+    }
+}
+
+fn time((seconds, nanoseconds): (i64, i64)) -> SystemTime {
+    let fraction = Duration::from_nanos(nanoseconds.unsigned_abs());
+    let whole = Duration::from_secs(seconds.unsigned_abs());
+    if seconds < 0 { UNIX_EPOCH - whole + fraction } else { UNIX_EPOCH + whole + fraction }
+}
+
+/// The time of a request. Before 1970, fuser 0.18 subtracts the fraction of the second, too, instead of adding it.
+pub(crate) fn timespec(time: SystemTime) -> Timespec {
+    let (seconds, fraction) = match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => (after.as_secs().cast_signed(), after.subsec_nanos()),
+        Err(before) => (-before.duration().as_secs().cast_signed(), before.duration().subsec_nanos()),
+    };
+    Timespec { tv_sec: seconds, tv_nsec: fraction.into() }
+}
+
+/// An entry of a directory, and where the next one is.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) ino: u64,
+    pub(crate) next: u64,
+    pub(crate) kind: FileType,
+    pub(crate) name: OsString,
+}
+
+/// An open directory, and entries that were read and not asked for yet, the next one last.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    pub(crate) fd: OwnedFd,
+    at: u64,
+    ahead: Vec<Entry>,
+}
+
+impl Listing {
+    pub(crate) fn new(fd: OwnedFd) -> Self {
+        Self { fd, at: 0, ahead: Vec::new() }
+    }
+
+    /// Passes entries from `at` on to `take`, until that is full.
+    pub(crate) fn read(&mut self, at: u64, mut take: impl FnMut(&Entry) -> bool) -> Result<()> {
+        if at != self.at || at == 0 {
+            self.ahead.clear();
+            self.at = seek(&self.fd, SeekFrom::Start(at))?;
+        }
+        loop {
+            while let Some(entry) = self.ahead.last() {
+                if !is_reserved(entry.name.as_bytes()) && take(entry) {
+                    return Ok(());
+                }
+                self.at = entry.next;
+                self.ahead.pop();
+            }
+            let mut buffer = [MaybeUninit::uninit(); 32 << 10];
+            let mut entries = RawDir::new(&self.fd, &mut buffer);
+            while let Some(entry) = entries.next() {
+                let entry = entry?;
+                let name = OsStr::from_bytes(entry.file_name().to_bytes()).to_owned();
+                let kind = match entry.file_type() {
+                    // Programs believe what a directory says.
+                    FileType::Unknown => statat(&self.fd, &name, AtFlags::SYMLINK_NOFOLLOW)
+                        .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
+                    kind => kind,
+                };
+                self.ahead.push(Entry { ino: entry.ino(), next: entry.next_entry_cookie(), kind, name });
+                if entries.is_buffer_empty() {
+                    break;
+                }
+            }
+            if self.ahead.is_empty() {
+                return Ok(());
+            }
+            self.ahead.reverse();
+        }
+    }
+}
+
+/// What is open, by handle.
+#[derive(Debug)]
+pub(crate) struct Table<T> {
+    next: AtomicU64,
+    open: Mutex<HashMap<u64, Arc<T>>>,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self { next: AtomicU64::new(1), open: Mutex::default() }
+    }
+}
+
+impl<T> Table<T> {
+    pub(crate) fn add(&self, open: T) -> u64 {
+        let handle = self.next.fetch_add(1, Relaxed);
+        lock(&self.open).insert(handle, Arc::new(open));
+        handle
+    }
+
+    pub(crate) fn get(&self, handle: u64) -> Result<Arc<T>> {
+        lock(&self.open).get(&handle).cloned().ok_or(Errno::BADF)
+    }
+
+    pub(crate) fn remove(&self, handle: u64) -> Option<Arc<T>> {
+        lock(&self.open).remove(&handle)
+    }
+}
+
+/// An open file.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    pub(crate) inode: Arc<Inode>,
+    pub(crate) content: Content,
+    /// The program that opened it, and its rights: what the kernel writes by itself is written with these.
+    pub(crate) opened_by: Caller,
+    pub(crate) rights: Option<Credentials>,
+    /// Kept while the file is open, as the kernel needs it.
+    pub(crate) backing: Option<Arc<BackingId>>,
+    /// The path that programs know, if requests are recorded.
+    pub(crate) label: Option<Arc<str>>,
+    /// Whose turns its requests take, if there are any.
+    pub(crate) opener: Option<Arc<Asker>>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Content {
+    Plain(OwnedFd),
+    Regions(Opened),
+}
+
+impl Content {
+    pub(crate) fn read(&self, user: User, at: u64, size: usize) -> Result<Vec<u8>> {
+        match self {
+            Self::Regions(opened) => opened.read(at, size),
+            Self::Plain(file) => user.run(|| read(file, at, size)),
+        }
+    }
+
+    pub(crate) fn write(&self, user: User, at: u64, data: &[u8]) -> Result<usize> {
+        match self {
+            Self::Regions(opened) => opened.write(user, at, data),
+            Self::Plain(file) => user.run(|| pwrite(file, data, at)),
+        }
+    }
+
+    pub(crate) fn sync(&self, is_data_only: bool) -> Result<()> {
+        match self {
+            Self::Regions(opened) => opened.sync(is_data_only),
+            Self::Plain(file) if is_data_only => fdatasync(file),
+            Self::Plain(file) => fsync(file),
+        }
+    }
+
+    /// Closes it for one of those who have it open: network file systems write what is cached then, and say if they
+    /// can't.
+    pub(crate) fn flush(&self) -> Result<()> {
+        match self {
+            Self::Regions(opened) => opened.flush(),
+            Self::Plain(file) => close(dup(file)?),
+        }
+    }
+
+    pub(crate) fn allocate(&self, user: User, mode: FallocateFlags, at: u64, size: u64) -> Result<()> {
+        match self {
+            Self::Regions(opened) => opened.allocate(user, mode, at, size),
+            Self::Plain(file) => user.run(|| fallocate(file, mode, at, size)),
+        }
+    }
+
+    pub(crate) fn seek(&self, at: u64, is_data: bool) -> Result<u64> {
+        match self {
+            Self::Regions(opened) => opened.seek(at, is_data),
+            Self::Plain(file) => seek(file, if is_data { SeekFrom::Data(at) } else { SeekFrom::Hole(at) }),
+        }
+    }
+
+    pub(crate) fn truncate(&self, size: u64) -> Result<()> {
+        match self {
+            Self::Regions(opened) => opened.truncate(size),
+            Self::Plain(file) => ftruncate(file, size),
+        }
+    }
+}
+
+fn read(file: &OwnedFd, at: u64, size: usize) -> Result<Vec<u8>> {
+    let mut buffer = Vec::with_capacity(size);
+    // Fewer bytes than asked for mean the end of the file to the kernel.
+    while buffer.len() < size {
+        let from = at + buffer.len() as u64;
+        let mut rest = std::mem::take(&mut buffer);
+        let read = pread(file, rustix::buffer::spare_capacity(&mut rest), from);
+        buffer = rest;
+        match read {
+            Ok(0) => break,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    buffer.truncate(size);
+    Ok(buffer)
+}
+
+/// A request that is recorded when it is done, if there is a record: which file, which process, and when it began.
+pub(crate) struct Recorded(Option<(Arc<Options>, Arc<str>, u32, u64)>);
+
+impl Recorded {
+    pub(crate) fn done(self, op: Op, offset: u64, size: usize) {
+        let Some((options, file, pid, start)) = self.0 else { return };
+        if let Some(recorder) = options.recorder.as_ref().filter(|_| size > 0) {
+            recorder.add(&file, op, pid, (offset, size as u64), start);
+        }
+    }
+}
+
+/// Whether a file loses set-user-ID or set-group-ID when it is written, which the kernel leaves to us.
+fn is_privileged(inode: &Inode) -> bool {
+    fstat(&inode.fd).is_ok_and(|stat| stat.st_mode & 0o6000 != 0)
+}
+
+/// Whether the file is on a file system of this host. The kernel opens it a second time then. Other file systems may
+/// refuse that: a server or another program decides, by the caller and by the mode that the file has by now.
+fn is_local(inode: &Inode) -> bool {
+    const BCACHEFS: u64 = 0xCA45_1A4E;
+    const BTRFS: u64 = 0x9123_683E;
+    const EXT4: u64 = 0xEF53;
+    const F2FS: u64 = 0xF2F5_2010;
+    const TMPFS: u64 = 0x0102_1994;
+    const XFS: u64 = 0x5846_5342;
+    const ZFS: u64 = 0x2FC1_2FC1;
+    let kind = fstatfs(&inode.fd).ok().and_then(|status| u64::try_from(status.f_type).ok());
+    matches!(kind, Some(BCACHEFS | BTRFS | EXT4 | F2FS | TMPFS | XFS | ZFS))
+}
+
+/// The largest extended attribute of the kernel.
+const ATTRIBUTE_MAX: usize = 64 << 10;
+
+/// Whether an extended attribute is ours.
+fn is_hidden(name: &[u8]) -> bool {
+    name == ATTRIBUTE.as_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_before_1970_are_those_that_were_asked_for() {
+        let as_fuser_says = UNIX_EPOCH - Duration::new(2, 500);
+        let asked = timespec(as_fuser_says);
+        assert_eq!((asked.tv_sec, asked.tv_nsec), (-2, 500));
+        assert_eq!(UNIX_EPOCH.duration_since(time((-2, 500))).unwrap(), Duration::new(1, 999_999_500));
+        assert_eq!(time((5, 7)), UNIX_EPOCH + Duration::new(5, 7));
+    }
 }

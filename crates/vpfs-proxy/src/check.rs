@@ -7,12 +7,11 @@ use std::time::Duration;
 use vpfs_config::Config;
 use vpfs_core::ServerId;
 
+pub use crate::descriptors::{needed as descriptors_needed, shortage as shortage_of_descriptors};
 use crate::names::Resolver;
 use crate::peers;
+use crate::peers::PeersError;
 use crate::sockets::bind_first;
-use crate::start_error::StartError;
-
-pub use crate::descriptors::{needed as descriptors_needed, shortage as shortage_of_descriptors};
 
 /// How long to wait for a name to listen at; [`crate::check_names`] reports one that takes longer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -146,12 +145,31 @@ impl Owner {
     }
 }
 
+/// Why the daemon cannot start.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages explain the fields")]
+pub enum StartError {
+    /// The process to succeed is gone.
+    #[error("cannot take over from the predecessor: {0}")]
+    Predecessor(io::Error),
+    /// Other processes cannot be reached.
+    #[error("{0}")]
+    Peers(#[from] PeersError),
+    /// An address cannot be bound.
+    #[error("cannot listen at {host}:{port} for server {server}: {error}")]
+    Listen { server: String, host: String, port: u16, error: io::Error },
+    /// The same for metrics or the page.
+    #[error("cannot listen at {host}:{port} for {what}: {error}")]
+    Serve { what: String, host: String, port: u16, error: io::Error },
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const TWO: &str = "[[server]]\nname = \"s1\"\naddress = \"tcp://127.0.0.1:3334\"\n\
                        [[server]]\nname = \"s2\"\naddress = \"tcp://192.0.2.1:3334\"\n";
+
     const SECRET: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
     async fn reasons(text: &str, servers: &[u32]) -> Vec<String> {

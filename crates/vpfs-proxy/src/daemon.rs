@@ -1,43 +1,39 @@
 //! The daemon as a library: start, reload, drain.
 
-use std::io;
+use std::collections::BTreeSet;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use std::{io, thread};
 
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{JoinHandle as TaskHandle, JoinSet};
 use tokio::time::Instant;
+use vpfs_config::sets::{Overlap, Put, Refusal, Set, SetName, SetText, Sets, difference};
 use vpfs_config::units::Span;
-use vpfs_config::{App, AppTable, Config};
-use vpfs_core::{Scope, ServerId, SharingMode};
+use vpfs_config::{App, AppTable, Config, PushedApps};
+use vpfs_core::{Scope, ServerId, SharingMode, Time};
 use vpfs_node::{AppTotals, Snapshot};
 
-use crate::accounts::{Accounts, account_id};
-use crate::check;
+use crate::accept::{Entrance, Sites};
+use crate::check::StartError;
 use crate::clock::Clock;
-use crate::connection_permits::ConnectionPermits;
-use crate::descriptors;
-use crate::follower::{Current, Follower};
-use crate::gate::{Gate, deliver};
-use crate::handover::{self, Connections, Inheritance, Offer};
-use crate::keeper::Keeper;
-use crate::learned;
-use crate::names::{Environment, Names};
-use crate::observer::{self, Observer, Ports};
-use crate::outbox::Outbox;
+use crate::gate::{Gate, Outbox, deliver};
+use crate::handover::{Connections, Inheritance, Offer};
+use crate::hosts::ConnectionPermits;
+use crate::learned::{Known, content, write};
+use crate::names::{Accounts, Environment, Names, Reporter, account_id, keep};
+use crate::observer::{Observer, Ports};
 use crate::peers::{Askers, Peers, PeersError, Prepared};
-use crate::processor_wait;
-use crate::pushes::Pushes;
 use crate::secrets::check_secrets;
-use crate::sets_file::SetsFile;
 use crate::shared::{Rules, Shared, Stage};
-use crate::sites::{Entrance, Sites};
-use crate::start_error::StartError;
 use crate::state_dir::StateDir;
 use crate::turns::Turns;
+use crate::{check, descriptors, handover, learned, observer, processor_wait};
 
 /// How long a start waits for the names that it has to listen at; it waits for no others.
 const LISTEN_PATIENCE: Duration = Duration::from_secs(2);
@@ -498,4 +494,375 @@ fn refused(entrance: &Entrance) -> impl FnOnce(io::Error) -> StartError + use<> 
     let (server, (host, port)) = (entrance.server().to_owned(), entrance.listen());
     let host = host.to_owned();
     move |error| StartError::Listen { server, host, port, error }
+}
+
+/// How often to look for sets that have expired.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How long the id of a pushed application that is gone stays unused: longer than any connection looks at older rules.
+const REST: Duration = Duration::from_secs(60);
+
+/// Pairs of owners of which the log says at most that they have the same clients.
+const TOLD: usize = 1000;
+
+/// Keeps the daemon's rules in step with the configuration, with what its names stand for, and with pushed
+/// applications.
+pub(crate) struct Follower {
+    names: Names,
+    accounts: Accounts,
+    shared: Arc<Shared>,
+    own: Vec<ServerId>,
+    sets_file: SetsFile,
+    /// Rules are made under this lock, so that those of an older file never replace newer ones.
+    current: Mutex<Current>,
+}
+
+/// What the rules are made of, besides addresses.
+pub(crate) struct Current {
+    config: Arc<Config>,
+    sets: Sets,
+    pushed: Arc<PushedApps>,
+    /// The owners of which the log says that their applications have the same clients.
+    told: BTreeSet<[String; 2]>,
+}
+
+impl Current {
+    pub(crate) fn new(config: Arc<Config>, sets: Sets, pushed: Arc<PushedApps>) -> Self {
+        Self { config, sets, pushed, told: BTreeSet::new() }
+    }
+
+    /// Says once of each two owners that clients belong to applications of both.
+    fn tell_overlaps(&mut self, name: &SetName) {
+        for overlap in self.sets.overlaps(name, &self.config.owners) {
+            if self.told.len() < TOLD && self.told.insert(overlap.owners().map(str::to_owned)) {
+                let Overlap { first, second, common } = overlap;
+                tracing::warn!(
+                    first,
+                    second,
+                    common,
+                    "owners have pushed applications with the same clients, which the first one gets: the order of \
+                     [[owner]] decides; `vpfs app which` shows it for a client"
+                );
+            }
+        }
+    }
+}
+
+impl Follower {
+    /// For the proxies of the servers `own`; the rules of `shared` are those of `current`.
+    pub(crate) fn new(
+        (names, accounts): (Names, Accounts),
+        shared: Arc<Shared>,
+        own: Vec<ServerId>,
+        sets_file: SetsFile,
+        current: Current,
+    ) -> Self {
+        Self { names, accounts, shared, own, sets_file, current: Mutex::new(current) }
+    }
+
+    fn current(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn rules(&self, Current { config, pushed, .. }: &Current) -> Rules {
+        let known = |name: &str| self.names.known(name);
+        Rules::new(config, Arc::clone(pushed), &known, &|account| self.accounts.known(account))
+    }
+
+    /// Switches to a newer configuration; `update` updates the applications and the gates first. Its new names are
+    /// looked up, which nothing waits for.
+    pub(crate) fn reload(&self, newer: Arc<Config>, update: impl FnOnce(&mut AppTable, &[Arc<Gate>])) {
+        let mut current = self.current();
+        self.names.want(&newer, &self.own);
+        self.accounts.want(&newer);
+        current.config = newer;
+        // Owners may rank otherwise.
+        current.pushed = current.sets.apps(&current.config.owners);
+        let (now, pushed) = (self.shared.clock.now(), Arc::clone(&current.pushed));
+        self.shared.replace(self.rules(&current), |apps, gates| {
+            apps.push(now, pushed);
+            update(apps, gates);
+        });
+    }
+
+    /// Addresses or ids have changed.
+    fn refresh(&self) {
+        let current = self.current();
+        self.shared.replace(self.rules(&current), |_, _| {});
+        tracing::debug!("addresses of host names, or ids of users or groups, have changed");
+    }
+
+    /// Replaces a set, which changes nothing for applications that stay as they are; `by` says who asked for it.
+    pub(crate) fn put(&self, name: &SetName, set: Set, by: &str) -> Result<Put, Refusal> {
+        let mut current = self.current();
+        let changes = difference(current.sets.apps_of(name), &set.text.apps);
+        let (apps, ttl) = (set.text.apps.len(), set.ttl);
+        let put = current.sets.put(self.shared.clock.now(), name.clone(), set)?;
+        if put == Put::Replaced {
+            self.apply(&mut current);
+            tracing::info!(set = %name, by, changes, apps, ?ttl, "applications were pushed");
+            current.tell_overlaps(name);
+        }
+        Ok(put)
+    }
+
+    /// Removes a set; whether there was one. `by` says who asked for it.
+    pub(crate) fn remove(&self, name: &SetName, by: &str) -> bool {
+        let mut current = self.current();
+        let changes = difference(current.sets.apps_of(name), &[]);
+        let removed = current.sets.remove(name);
+        if removed {
+            self.apply(&mut current);
+            tracing::info!(set = %name, by, changes, "pushed applications were removed");
+        }
+        removed
+    }
+
+    fn expire(&self) {
+        let now = self.shared.clock.now();
+        let mut current = self.current();
+        let expired = current.sets.expire(now);
+        if !expired.is_empty() {
+            self.apply(&mut current);
+        }
+        drop(current);
+        for set in expired {
+            tracing::warn!(%set, "pushed applications have expired: their owner has not pushed them again");
+        }
+        self.shared.recycle(REST);
+    }
+
+    /// Sets have changed.
+    fn apply(&self, current: &mut Current) {
+        current.pushed = current.sets.apps(&current.config.owners);
+        let (now, pushed) = (self.shared.clock.now(), Arc::clone(&current.pushed));
+        self.shared.replace(self.rules(current), |apps, gates| {
+            for app in apps.push(now, pushed) {
+                gates.iter().for_each(|gate| gate.set_app(app, apps.get(app).expect("an id of this table")));
+            }
+        });
+    }
+
+    pub(crate) fn sets(&self) -> Vec<(SetName, SetText, Duration)> {
+        let now = self.shared.clock.now();
+        self.current().sets.iter(now).map(|(name, text, left)| (name.clone(), text.clone(), left)).collect()
+    }
+
+    pub(crate) fn sets_json(&self) -> String {
+        self.current().sets.to_json()
+    }
+
+    pub(crate) fn sets_file(&self) -> &SetsFile {
+        &self.sets_file
+    }
+
+    pub(crate) fn token_of(&self, owner: &str) -> Option<PathBuf> {
+        let current = self.current();
+        let found = current.config.owners.iter().find(|known| known.name == owner)?;
+        Some(found.token.clone())
+    }
+
+    /// Lets sets expire, for ever.
+    pub(crate) async fn run_sets(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            self.expire();
+        }
+    }
+
+    /// Runs for ever; `kept` is what the file of an earlier process has.
+    pub(crate) async fn run(self: Arc<Self>, state: StateDir, mut kept: Vec<u8>) {
+        let mut reporter = Reporter::default();
+        let mut writing: Option<TaskHandle<()>> = None;
+        loop {
+            tokio::select! {
+                () = self.names.changed() => self.refresh(),
+                () = self.accounts.changed() => self.refresh(),
+                () = self.names.settled() => {
+                    let config = Arc::clone(&self.current().config);
+                    reporter.tell(self.names.findings(&config, &self.own));
+                    let is_busy = writing.as_ref().is_some_and(|writing| !writing.is_finished());
+                    let known = self.names.to_keep();
+                    if known != kept && !is_busy {
+                        kept.clone_from(&known);
+                        writing = Some(self.keep(&config, state.clone(), known));
+                    }
+                }
+            }
+        }
+    }
+
+    fn keep(&self, config: &Config, state: StateDir, known: Vec<u8>) -> TaskHandle<()> {
+        let first = self.own.first().map_or_else(String::new, |id| config.servers[id.index()].name.clone());
+        tokio::task::spawn_blocking(move || keep(&state, &first, &known))
+    }
+}
+
+/// How long the answer to a push waits for the disk, which may hang.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Changes the pushed applications of a daemon from outside; copies change the same one.
+#[derive(Clone)]
+pub struct Pushes(pub(crate) Arc<Follower>);
+
+impl Pushes {
+    /// Replaces an owner's set, and keeps it; the caller has checked who asks, which `by` says for the log. Clients
+    /// belong to its applications at once, also with requests that wait.
+    ///
+    /// # Errors
+    /// See [`Refusal`]; nothing is changed then.
+    pub async fn put(&self, name: SetName, set: Set, by: String) -> Result<Put, Refusal> {
+        let follower = Arc::clone(&self.0);
+        // Indexing thousands of jobs takes milliseconds.
+        let put = tokio::task::spawn_blocking(move || follower.put(&name, set, &by)).await;
+        let put = put.unwrap_or_else(|_| Err(Refusal::Full("a bug in vpfs; its log says where".into())))?;
+        self.keep().await;
+        Ok(put)
+    }
+
+    /// Removes a set; whether there was one. `by` says who asked for it.
+    pub async fn remove(&self, name: &SetName, by: &str) -> bool {
+        let removed = self.0.remove(name, by);
+        if removed {
+            self.keep().await;
+        }
+        removed
+    }
+
+    /// All sets by name, and how long each still holds. O(applications).
+    pub fn sets(&self) -> Vec<(SetName, SetText, Duration)> {
+        self.0.sets()
+    }
+
+    /// The file with the secret of an owner; `None` if the configuration does not have this owner.
+    pub fn token_of(&self, owner: &str) -> Option<PathBuf> {
+        self.0.token_of(owner)
+    }
+
+    async fn keep(&self) {
+        let follower = Arc::clone(&self.0);
+        let writing = tokio::task::spawn_blocking(move || follower.sets_file().write(|| follower.sets_json()));
+        let _ = tokio::time::timeout(PATIENCE, writing).await;
+    }
+}
+
+/// How much is lost if the process is killed. What is written is a few KiB.
+const EVERY: Duration = Duration::from_secs(60);
+
+/// How long the end of a daemon waits for the files: their disk may hang.
+const KEEPER_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Keeps what was learned in front of each server. Copies share it.
+#[derive(Clone)]
+pub(crate) struct Keeper {
+    shared: Arc<Shared>,
+    state: StateDir,
+    /// By gate: the server's name and address, which do not change while a daemon runs.
+    servers: Arc<[(String, String)]>,
+}
+
+impl Keeper {
+    pub(crate) fn new(shared: Arc<Shared>, state: StateDir, config: &Config) -> Self {
+        let server = |index: usize| &config.servers[index];
+        let servers = shared.gates.iter().map(|gate| server(gate.server().index()));
+        let servers = servers.map(|server| (server.name.clone(), server.address.to_string())).collect();
+        Self { shared, state, servers }
+    }
+
+    /// By the name of each server whose policy learns: what a file or a successor gets.
+    pub(crate) fn contents(&self) -> Vec<(String, String)> {
+        let of = |(gate, (name, address)): (&Arc<Gate>, &(String, String))| {
+            let learned = gate.learned()?;
+            let apps = self.shared.apps();
+            let known = Known::of(address.clone(), &learned, |app| Some(apps.get(app)?.name.clone()));
+            Some((name.clone(), content(known)))
+        };
+        self.shared.gates.iter().zip(&*self.servers).filter_map(of).collect()
+    }
+
+    /// Keeps it once a minute, for ever, if it has changed and there is a directory for it.
+    pub(crate) async fn run(self) {
+        let mut kept = self.contents();
+        while self.state.is_there() {
+            tokio::time::sleep(EVERY).await;
+            let contents = self.contents();
+            if contents != kept {
+                kept.clone_from(&contents);
+                // A disk that hangs holds up nothing but this.
+                let _ = self.write(contents).await;
+            }
+        }
+    }
+
+    /// Keeps what is known now, while `until_done` runs, and returns the result of that; waits at most a second longer.
+    pub(crate) async fn finish<R>(&self, until_done: impl Future<Output = R>) -> R {
+        let writing = self.state.is_there().then(|| self.write(self.contents()));
+        let result = until_done.await;
+        if let Some(writing) = writing {
+            let _ = tokio::time::timeout(KEEPER_PATIENCE, writing).await;
+        }
+        result
+    }
+
+    /// Writes the files in a thread that does not outlive the process; returns what tells of its end.
+    fn write(&self, contents: Vec<(String, String)>) -> oneshot::Receiver<()> {
+        let (done, writing) = oneshot::channel();
+        let state = self.state.clone();
+        thread::spawn(move || {
+            contents.iter().for_each(|(name, content)| write(&state, name, content));
+            let _ = done.send(());
+        });
+        writing
+    }
+}
+
+/// More than all sets need.
+const LIMIT: u64 = 64 << 20;
+
+/// The file of the sets of a process.
+pub(crate) struct SetsFile {
+    state: StateDir,
+    name: String,
+    /// One writes at a time; others that find it busy leave it to that one.
+    writing: Mutex<()>,
+    is_due: AtomicBool,
+}
+
+impl SetsFile {
+    /// For the process whose first server is `first`.
+    pub(crate) fn new(state: StateDir, first: &str) -> Self {
+        let (writing, is_due) = (Mutex::default(), AtomicBool::default());
+        Self { state, name: format!("{first}.sets.json"), writing, is_due }
+    }
+
+    /// What the predecessor held, or else an earlier process. Nothing if it is damaged, which is logged. Blocks.
+    pub(crate) fn read(&self, now: Time, inheritance: Option<&Inheritance>) -> Sets {
+        let content = inheritance.and_then(Inheritance::sets).or_else(|| self.state.read(&self.name, LIMIT));
+        let sets = content.map_or(Ok(Sets::default()), |content| Sets::from_json(now, &content));
+        sets.unwrap_or_else(|error| {
+            let file = &self.name;
+            tracing::warn!(
+                file,
+                error,
+                "the applications that an earlier process held are damaged; their owners have to push again"
+            );
+            Sets::default()
+        })
+    }
+
+    /// Replaces the file by the latest `content`. Blocks.
+    pub(crate) fn write(&self, content: impl Fn() -> String) {
+        self.is_due.store(true, Ordering::Release);
+        while self.is_due.load(Ordering::Acquire) {
+            let _writing = match self.writing.try_lock() {
+                Ok(guard) => guard,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                // It sees that more is due when it has written.
+                Err(TryLockError::WouldBlock) => return,
+            };
+            if self.is_due.swap(false, Ordering::AcqRel) {
+                self.state.write(&self.name, content().as_bytes());
+            }
+        }
+    }
 }

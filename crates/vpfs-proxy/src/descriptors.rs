@@ -1,16 +1,15 @@
 //! File descriptors: each connection takes two, and without any left the daemon neither accepts nor connects.
 
-use std::fmt;
-use std::io;
+use std::{fmt, io};
 
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::pipes;
+use crate::stream;
 
 /// Descriptors for everything but connections: pipes, listening sockets, the runtime, the log, files while they are
 /// read.
-const OTHERS: usize = 64 + 2 * pipes::MOST;
+const OTHERS: usize = 64 + 2 * stream::MOST;
 
 /// The process or the system has no file descriptor left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

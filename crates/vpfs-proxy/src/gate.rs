@@ -1,26 +1,24 @@
 //! The place in front of one server where requests wait for the scheduler.
 
-use std::sync::atomic::AtomicU64;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, watch};
 use vpfs_config::{AppEntry, AppTable, Config, Protocol, Share, WriteBack};
-use vpfs_core::{AppId, Bytes, Dispatch, FileKey, Learned, Objects, OpKind, ServerId, Time};
+use vpfs_core::{AppId, Bytes, Dispatch, FileKey, Learned, Objects, OpKind, Pieces, ServerId, Time};
 use vpfs_node::coordination::Members;
 use vpfs_node::{
     AppName, Arrival, Event, NamedShare, Node, NodeSettings, PeerMessage, PeerSettings, RequestKey, Served, Snapshot,
     Unstored,
 };
-use vpfs_session::{Completed, OpId, Outcome, Submission};
+use vpfs_session::{Completed, OpId, Outcome, Submission, User};
 
 use crate::clock::Clock;
 use crate::event_log::{EventLog, is_important};
 use crate::learned::Known;
-use crate::mailbox::{Dispatched, Mailbox};
-use crate::origin::{Belonging, Origin};
-use crate::outbox::{Incoming, Outbox};
-use crate::ticket::Ticket;
 
 /// One node, shared by all sessions of a server.
 ///
@@ -433,8 +431,329 @@ pub(crate) async fn deliver(gate: Arc<Gate>, mut incoming: mpsc::Receiver<Incomi
     }
 }
 
+/// The gate's ids of the session's operations. Dropping it cancels what is left: a task may also end by a panic or when
+/// its runtime shuts down, and the slots of its requests must be freed then as well.
+pub(crate) struct Requests {
+    gate: Arc<Gate>,
+    ids: Vec<Option<RequestKey>>,
+}
+
+impl Requests {
+    pub(crate) fn new(gate: Arc<Gate>) -> Self {
+        Self { gate, ids: Vec::new() }
+    }
+
+    /// The gate knows `op` as `id` from now on.
+    pub(crate) fn insert(&mut self, op: OpId, id: RequestKey) {
+        let index = op.index();
+        if self.ids.len() <= index {
+            self.ids.resize(index + 1, None);
+        }
+        let before = self.ids[index].replace(id);
+        assert!(before.is_none(), "an operation is enqueued only once");
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ids.iter().all(Option::is_none)
+    }
+
+    /// Gives back the memory of the table, which must have no request in it.
+    pub(crate) fn rest(&mut self) {
+        debug_assert!(self.is_empty(), "only a session without requests rests");
+        self.ids.clear();
+        trim(&mut self.ids);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn capacity(&self) -> usize {
+        self.ids.capacity()
+    }
+
+    pub(crate) fn correct_cost(&self, op: OpId, real: Bytes) {
+        if let Some(id) = self.get(op) {
+            self.gate.correct_cost(id, real);
+        }
+    }
+
+    pub(crate) fn correct_objects(&self, op: OpId, real: Objects) {
+        if let Some(id) = self.get(op) {
+            self.gate.correct_objects(id, real);
+        }
+    }
+
+    pub(crate) fn complete(&mut self, completed: &Completed) {
+        if let Some(id) = self.take(completed.op) {
+            self.gate.complete(id, completed);
+        }
+    }
+
+    pub(crate) fn cancel(&mut self, op: OpId) {
+        if let Some(id) = self.take(op) {
+            self.gate.cancel(id);
+        }
+    }
+
+    pub(crate) fn release(&self, op: OpId) {
+        if let Some(id) = self.get(op) {
+            self.gate.release(id);
+        }
+    }
+
+    /// An operation that was sent unscheduled has none.
+    fn get(&self, op: OpId) -> Option<RequestKey> {
+        self.ids.get(op.index()).copied().flatten()
+    }
+
+    fn take(&mut self, op: OpId) -> Option<RequestKey> {
+        self.ids.get_mut(op.index()).and_then(Option::take)
+    }
+}
+
+impl Drop for Requests {
+    fn drop(&mut self) {
+        let left = self.ids.iter().copied().flatten();
+        // If the scheduler itself panicked, a second panic here would abort the whole process.
+        if !self.gate.is_broken() {
+            left.for_each(|id| self.gate.cancel(id));
+        }
+    }
+}
+
+/// A dispatched operation, and how its data is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Dispatched {
+    pub(crate) op: OpId,
+    pub(crate) pieces: Option<Pieces>,
+    /// The server is to answer it only once its data is stored.
+    pub(crate) is_to_store: bool,
+}
+
+/// Dispatched operations of one session. Limited by the number of operations that the session holds.
+#[derive(Debug, Default)]
+pub(crate) struct Mailbox {
+    dispatched: Mutex<Vec<Dispatched>>,
+    /// Somebody needs the place of the connection.
+    is_claimed: AtomicBool,
+    notify: Notify,
+}
+
+impl Mailbox {
+    /// Adds one; [`Mailbox::wake`] must follow. Separate, because waking a thread is slow and this is called under a
+    /// lock.
+    pub(crate) fn put(&self, dispatched: Dispatched) {
+        self.lock().push(dispatched);
+    }
+
+    /// Wakes the task that waits in [`Mailbox::filled`].
+    pub(crate) fn wake(&self) {
+        self.notify.notify_one();
+    }
+
+    /// Asks the connection to leave, if nothing is in progress.
+    pub(crate) fn claim(&self) {
+        self.is_claimed.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// Whether it has been asked to, and has not answered.
+    pub(crate) fn is_claimed(&self) -> bool {
+        self.is_claimed.load(Ordering::Relaxed)
+    }
+
+    /// The same; it answers now.
+    pub(crate) fn take_claim(&self) -> bool {
+        self.is_claimed() && self.is_claimed.swap(false, Ordering::Relaxed)
+    }
+
+    /// Moves all into `into`, in order.
+    pub(crate) fn take(&self, into: &mut Vec<Dispatched>) {
+        let mut dispatched = self.lock();
+        into.append(&mut dispatched);
+        trim(&mut dispatched);
+    }
+
+    /// Waits for a dispatch or a claim; cancel safe.
+    pub(crate) async fn filled(&self) {
+        loop {
+            self.notify.notified().await;
+            // A session whose own input dispatches an operation takes it at once; then the notification is stale.
+            if self.is_claimed() || !self.lock().is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Dispatched>> {
+        self.dispatched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An empty vector with room for more entries than this is freed.
+const KEPT: usize = 16;
+
+/// Frees the memory of a vector that is empty but once had many entries: thousands of connections may be idle.
+pub(crate) fn trim<T>(vec: &mut Vec<T>) {
+    if vec.is_empty() && vec.capacity() > KEPT {
+        *vec = Vec::new();
+    }
+}
+
+/// What to do when a request's turn comes, or when it is closed before. It must not block.
+type Then = Box<dyn FnOnce(End) + Send>;
+
+/// How waiting ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Called,
+    Closed,
+}
+
+/// Finds the application of a request by the rules in force.
+pub(crate) type Identified = Arc<dyn Fn() -> AppId + Send + Sync>;
+
+/// Tells when its turn comes. The caller may say only afterwards what to do then.
+#[derive(Default)]
+pub(crate) struct Ticket(Mutex<TicketState>);
+
+#[derive(Default)]
+enum TicketState {
+    #[default]
+    Asked,
+    Told(Then, Identified),
+    Ended(End),
+}
+
+impl Ticket {
+    /// Whether it waits no more.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(*self.lock(), TicketState::Ended(_))
+    }
+
+    /// Its turn has come. If it was closed before, the closer ends the request.
+    pub(crate) fn call(&self) {
+        self.end(End::Called);
+    }
+
+    /// Nobody waits any more. Whether that ended it, so that the caller must end the request: its turn had not come.
+    pub(crate) fn close(&self) -> bool {
+        self.end(End::Closed)
+    }
+
+    fn end(&self, end: End) -> bool {
+        let mut state = self.lock();
+        if let TicketState::Ended(_) = *state {
+            return false;
+        }
+        let before = std::mem::replace(&mut *state, TicketState::Ended(end));
+        drop(state);
+        if let TicketState::Told(then, _) = before {
+            then(end);
+        }
+        true
+    }
+
+    /// The application of a request that waits, as far as that was said.
+    pub(crate) fn app(&self) -> Option<AppId> {
+        let identified = match &*self.lock() {
+            TicketState::Told(_, identified) => Arc::clone(identified),
+            TicketState::Asked | TicketState::Ended(_) => return None,
+        };
+        // Not under the lock: it may dispatch other requests.
+        Some(identified())
+    }
+
+    /// Calls `then` when its turn comes, now if it has come meanwhile.
+    pub(crate) fn then(&self, identified: Identified, then: Then) {
+        let mut state = self.lock();
+        match *state {
+            TicketState::Ended(end) => {
+                drop(state);
+                then(end);
+            }
+            TicketState::Asked | TicketState::Told(..) => *state = TicketState::Told(then, identified),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, TicketState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The maximum number of unread messages for one gate, and of those that leave the process; further ones are dropped,
+/// which the protocol repairs.
+const UNREAD_MAX: usize = 1024;
+
+/// A message and its sender.
+pub(crate) type Incoming = (ServerId, PeerMessage);
+
+/// A message to a gate of another process, with its sender and receiver.
+pub(crate) type Outgoing = (ServerId, ServerId, PeerMessage);
+
+/// Sends messages to the other gates.
+#[derive(Clone, Default)]
+pub(crate) struct Outbox {
+    local: BTreeMap<ServerId, mpsc::Sender<Incoming>>,
+    /// The way to the gates of other processes.
+    remote: Option<mpsc::Sender<Outgoing>>,
+}
+
+impl Outbox {
+    /// Senders to the gates of all these servers, and a receiver for each gate.
+    pub(crate) fn between(servers: &[ServerId]) -> (Self, Vec<mpsc::Receiver<Incoming>>) {
+        let boxes = servers.iter().map(|&server| (server, mpsc::channel(UNREAD_MAX)));
+        let (local, incoming) = boxes.map(|(server, (sender, incoming))| ((server, sender), incoming)).unzip();
+        (Self { local, remote: None }, incoming)
+    }
+
+    /// Opens the way to the gates of other processes; what is sent to them is received here.
+    pub(crate) fn open_remote(&mut self) -> mpsc::Receiver<Outgoing> {
+        let (sender, outgoing) = mpsc::channel(UNREAD_MAX);
+        self.remote = Some(sender);
+        outgoing
+    }
+
+    pub(crate) fn send(&self, from: ServerId, messages: Vec<(ServerId, PeerMessage)>) {
+        for (to, message) in messages {
+            match &self.remote {
+                // A full channel means a lost message: the next message repeats its content.
+                Some(sender) if !self.local.contains_key(&to) => drop(sender.try_send((from, to, message))),
+                _ => self.deliver(from, to, message),
+            }
+        }
+    }
+
+    /// Gives a message to a gate of this process.
+    pub(crate) fn deliver(&self, from: ServerId, to: ServerId, message: PeerMessage) {
+        if let Some(peer) = self.local.get(&to) {
+            // As above.
+            let _ = peer.try_send((from, message));
+        }
+    }
+}
+
+/// Where a request comes from: its application is looked up again if the rules change while it waits.
+pub(crate) struct Origin {
+    pub(crate) ip: IpAddr,
+    pub(crate) listener: usize,
+    /// As the request stated, or the latest one of its host when it arrived.
+    pub(crate) user: Option<Arc<User>>,
+}
+
+/// Where a request belongs by the rules in force.
+#[derive(Clone)]
+pub(crate) struct Belonging {
+    pub(crate) app: AppId,
+    pub(crate) origin: Arc<Origin>,
+}
+
 #[cfg(test)]
 mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+    use std::task::{Context, Waker};
+
     use super::*;
 
     /// What systemd's watchdog depends on.
@@ -450,5 +769,41 @@ mod tests {
         assert!(answers().await && answers().await);
         task.abort();
         assert!(!answers().await);
+    }
+
+    #[test]
+    fn dispatches_that_were_taken_do_not_wake_the_task() {
+        let (mailbox, mut dispatched) = (Mailbox::default(), Vec::new());
+        let mut context = Context::from_waker(Waker::noop());
+        let mut filled = pin!(mailbox.filled());
+        let [first, second] =
+            [1, 2].map(|serial| Dispatched { op: OpId { index: 0, serial }, pieces: None, is_to_store: false });
+        mailbox.put(first);
+        mailbox.take(&mut dispatched);
+        mailbox.wake();
+        assert!(filled.as_mut().poll(&mut context).is_pending());
+        mailbox.put(second);
+        mailbox.wake();
+        assert!(filled.as_mut().poll(&mut context).is_ready());
+        mailbox.take(&mut dispatched);
+        assert_eq!(dispatched, [first, second]);
+    }
+
+    #[test]
+    fn what_comes_first_ends_it_once() {
+        let (sender, ends) = channel();
+        let told = || {
+            let ticket = Arc::<Ticket>::default();
+            let sender = sender.clone();
+            ticket.then(Arc::new(|| AppId(0)), Box::new(move |end| sender.send(end).unwrap()));
+            ticket
+        };
+        let closed = told();
+        assert!(closed.close() && !closed.close());
+        closed.call();
+        let called = told();
+        called.call();
+        assert!(called.has_ended() && !called.close(), "whose turn has come is not interrupted");
+        assert_eq!(ends.try_iter().collect::<Vec<_>>(), [End::Closed, End::Called]);
     }
 }

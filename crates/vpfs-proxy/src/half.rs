@@ -9,9 +9,9 @@ use tokio::io::Interest;
 use vpfs_core::Time;
 use vpfs_session::Outbound;
 
-use crate::pipes::Pipes;
-use crate::read_buffers::{self, READ_SIZE};
-use crate::stream::{Detached, Stream};
+use crate::memory;
+use crate::memory::READ_SIZE;
+use crate::stream::{Detached, Pipes, Stream};
 
 /// A read buffer with less room than this is replaced or reclaimed.
 const MIN_READ: usize = 32 << 10;
@@ -128,10 +128,10 @@ impl Half {
         if self.buf.capacity() - len >= MIN_READ || self.buf.try_reclaim(READ_SIZE.saturating_sub(len).max(MIN_READ)) {
             return;
         }
-        let rest = std::mem::replace(&mut self.buf, read_buffers::take());
+        let rest = std::mem::replace(&mut self.buf, memory::take_buffer());
         self.buf.extend_from_slice(&rest);
         self.buf.reserve(MIN_READ);
-        read_buffers::give_back(rest);
+        memory::give_back(rest);
     }
 
     /// Gives back the memory of an empty buffer. Call it before each wait: an idle connection, of which there may be
@@ -139,7 +139,7 @@ impl Half {
     pub(crate) fn rest(&mut self) {
         // Otherwise each small message that waits to be sent would keep a buffer of its own.
         if self.buf.is_empty() && self.buf.try_reclaim(READ_SIZE) {
-            read_buffers::give_back(std::mem::take(&mut self.buf));
+            memory::give_back(std::mem::take(&mut self.buf));
         }
     }
 

@@ -4,17 +4,17 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::{Notify, watch};
 use vpfs_core::Time;
-use vpfs_session::User;
+use vpfs_session::{SessionLimits, User};
 
-use crate::budget::Budget;
-use crate::log_limit::LogLimit;
-use crate::mailbox::Mailbox;
-use crate::patience::Patience;
+use crate::event_log::LogLimit;
+use crate::gate::Mailbox;
 use crate::places::{Holder, largest};
 
 /// The known client hosts.
@@ -186,6 +186,209 @@ impl Host {
     }
 }
 
+/// The patience with one host.
+///
+/// With the same patience for all, a client that stalls with one large write after another keeps slots for a second
+/// each time; where only a few such requests are outstanding at once, that is most of the server's time. Halving it
+/// makes that harmless, and a host whose client hangs once loses nothing: what is released continues without a slot.
+#[derive(Default)]
+pub(crate) struct Patience(Mutex<Stalls>);
+
+#[derive(Clone, Copy, Default)]
+struct Stalls {
+    /// How often the patience is halved.
+    halvings: u32,
+    latest: Time,
+}
+
+impl Stalls {
+    /// The shortest patience is a sixteenth, 62 ms: longer than a loaded but healthy client needs to send the data of
+    /// an acknowledged write.
+    const MOST: u32 = 4;
+
+    /// After each such time without a stall the patience doubles again.
+    const FORGOTTEN: Duration = Duration::from_secs(10);
+
+    fn at(self, now: Time) -> u32 {
+        let forgotten = now.since(self.latest).as_secs() / Self::FORGOTTEN.as_secs();
+        self.halvings.saturating_sub(u32::try_from(forgotten).unwrap_or(u32::MAX))
+    }
+}
+
+impl Patience {
+    /// The time without progress after which slots are freed.
+    pub(crate) fn at(&self, now: Time) -> Duration {
+        SessionLimits::PATIENCE / (1 << self.stalls().at(now))
+    }
+
+    /// A client of the host has stalled. Those that stall together, as all processes of a host that is suspended do,
+    /// count once.
+    pub(crate) fn shorten(&self, now: Time) {
+        let mut stalls = self.stalls();
+        let halvings = stalls.at(now);
+        if halvings == 0 || now.since(stalls.latest) >= SessionLimits::PATIENCE / (1 << halvings) {
+            *stalls = Stalls { halvings: Stalls::MOST.min(halvings + 1), latest: now };
+        }
+    }
+
+    fn stalls(&self) -> MutexGuard<'_, Stalls> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How much is used of something that is limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Used {
+    /// Now.
+    pub now: usize,
+    /// At most.
+    pub limit: usize,
+}
+
+/// The number of bytes that many connections hold together. The bound is passed with each call, because all hosts have
+/// the same bound and a reload may change it.
+#[derive(Default)]
+pub(crate) struct Budget {
+    held: AtomicUsize,
+    is_scarce: AtomicBool,
+    /// Whether memory has been scarce since the bound was set.
+    was_scarce: AtomicBool,
+    eased: Notify,
+}
+
+impl Budget {
+    /// Adds `bytes`. Returns whether this made memory scarce for the first time since the bound was set.
+    pub(crate) fn take(&self, bytes: usize, limit: usize) -> bool {
+        let held = self.held.fetch_add(bytes, SeqCst) + bytes;
+        if held < limit - limit / 8 {
+            return false;
+        }
+        self.is_scarce.store(true, SeqCst);
+        // Another thread may have given back the last bytes before the flag was set; then no later call would clear it.
+        self.ease(limit);
+        !self.was_scarce.swap(true, SeqCst)
+    }
+
+    pub(crate) fn give_back(&self, bytes: usize, limit: usize) {
+        let before = self.held.fetch_sub(bytes, SeqCst);
+        assert!(before >= bytes, "more memory is given back than was taken");
+        self.ease(limit);
+    }
+
+    /// Ends the scarcity and wakes all waiting tasks, if at most three quarters of the bound are held.
+    fn ease(&self, limit: usize) {
+        if self.is_scarce.load(SeqCst) && self.held() <= limit / 4 * 3 && self.is_scarce.swap(false, SeqCst) {
+            self.eased.notify_waiters();
+        }
+    }
+
+    pub(crate) fn held(&self) -> usize {
+        self.held.load(SeqCst)
+    }
+
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.is_scarce.load(SeqCst)
+    }
+
+    /// Waits while memory is scarce; cancel safe.
+    pub(crate) async fn eased(&self) {
+        while self.is_scarce() {
+            let mut eased = std::pin::pin!(self.eased.notified());
+            // From this point on, no notification is missed.
+            eased.as_mut().enable();
+            if self.is_scarce() {
+                eased.await;
+            }
+        }
+    }
+
+    /// Adopts a new bound. The next time that it is nearly reached is reported again.
+    pub(crate) fn renew(&self, limit: usize) {
+        self.was_scarce.store(false, SeqCst);
+        self.ease(limit);
+    }
+}
+
+/// Permits for connections; their number may change at any time.
+pub(crate) struct ConnectionPermits(watch::Sender<Count>);
+
+#[derive(Clone, Copy, Debug)]
+struct Count {
+    taken: usize,
+    limit: usize,
+}
+
+impl Count {
+    fn has_room(&self) -> bool {
+        self.taken < self.limit
+    }
+}
+
+/// One permit; returned when this is dropped.
+pub(crate) struct ConnectionPermit(Arc<ConnectionPermits>);
+
+impl ConnectionPermits {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self(watch::Sender::new(Count { taken: 0, limit }))
+    }
+
+    /// A permit, if one is free.
+    pub(crate) fn try_take(self: &Arc<Self>) -> Option<ConnectionPermit> {
+        let mut found = false;
+        self.0.send_if_modified(|count| {
+            found = count.has_room();
+            count.taken += usize::from(found);
+            // No task waits for a permit to be taken.
+            false
+        });
+        found.then(|| ConnectionPermit(Arc::clone(self)))
+    }
+
+    /// Waits for a permit. Waiters are served in no particular order: they are the listeners of one daemon.
+    pub(crate) async fn take(self: &Arc<Self>) -> ConnectionPermit {
+        loop {
+            self.until(Count::has_room).await;
+            if let Some(permit) = self.try_take() {
+                return permit;
+            }
+        }
+    }
+
+    /// Returns when all permits are free.
+    pub(crate) async fn all_free(&self) {
+        self.until(|count| count.taken == 0).await;
+    }
+
+    /// The number of permits taken.
+    pub(crate) fn taken(&self) -> usize {
+        self.0.borrow().taken
+    }
+
+    /// The number taken, and the limit.
+    pub(crate) fn used(&self) -> Used {
+        let Count { taken, limit } = *self.0.borrow();
+        Used { now: taken, limit }
+    }
+
+    /// Changes the number of permits. If more are already taken, none is free until enough have been returned.
+    pub(crate) fn set_limit(&self, limit: usize) {
+        self.0.send_modify(|count| count.limit = limit);
+    }
+
+    async fn until(&self, condition: impl FnMut(&Count) -> bool) {
+        // The sender is in `self`.
+        let _ = self.0.subscribe().wait_for(condition).await;
+    }
+}
+
+impl Drop for ConnectionPermit {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|count| {
+            count.taken = count.taken.checked_sub(1).expect("a permit is returned only once");
+        });
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -225,5 +428,83 @@ mod tests {
         assert!(!hosts.claim(second.host(), at(9)), "two are not more than two");
         assert!(hosts.claim(second.host(), at(61)) && few[1].seat().mailbox.take_claim(), "unused for a minute");
         assert_eq!(hosts.holders(6), [(Holder::from(IpAddr::from([10, 0, 0, 1])), 3)]);
+    }
+
+    fn ms(ms: u64) -> Time {
+        Time::from_millis(ms)
+    }
+
+    #[test]
+    fn stalls_one_after_another_halve_it_down_to_a_sixteenth() {
+        let patience = Patience::default();
+        let mut now = ms(0);
+        let mut seen = Vec::new();
+        for _ in 0..7 {
+            seen.push(patience.at(now).as_micros());
+            now = now + patience.at(now);
+            patience.shorten(now);
+        }
+        assert_eq!(seen, [1_000_000, 500_000, 250_000, 125_000, 62_500, 62_500, 62_500]);
+    }
+
+    #[test]
+    fn stalls_at_the_same_time_count_once() {
+        let patience = Patience::default();
+        for late in 0..100 {
+            patience.shorten(ms(60_000 + late));
+        }
+        assert_eq!(patience.at(ms(60_100)), Duration::from_millis(500));
+    }
+
+    #[test]
+    fn it_comes_back() {
+        let patience = Patience::default();
+        for at in [1000, 2000, 3000] {
+            patience.shorten(ms(at));
+        }
+        let at = [3, 12, 13, 23, 33, 1000].map(|s| patience.at(ms(s * 1000)).as_millis());
+        assert_eq!(at, [125, 125, 250, 500, 1000, 1000]);
+    }
+
+    /// Tasks of this runtime run in turn, so every task that was ready has run after this.
+    async fn others_run() {
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_waiter_gets_the_next_free_permit() {
+        let permits = Arc::new(ConnectionPermits::new(1));
+        let first = permits.try_take().unwrap();
+        assert!(permits.try_take().is_none());
+        let waiting = tokio::spawn({
+            let permits = Arc::clone(&permits);
+            async move { permits.take().await }
+        });
+        others_run().await;
+        assert!(!waiting.is_finished());
+        drop(first);
+        let second = waiting.await.unwrap();
+        assert_eq!(permits.taken(), 1);
+        drop(second);
+        permits.all_free().await;
+    }
+
+    #[tokio::test]
+    async fn the_number_of_permits_changes_while_some_are_taken() {
+        let permits = Arc::new(ConnectionPermits::new(2));
+        let mut taken = vec![permits.try_take().unwrap(), permits.try_take().unwrap()];
+        permits.set_limit(1);
+        taken.pop();
+        assert!(permits.try_take().is_none(), "all permits are taken");
+        let waiting = tokio::spawn({
+            let permits = Arc::clone(&permits);
+            async move { permits.take().await }
+        });
+        others_run().await;
+        permits.set_limit(2);
+        let _other = waiting.await.unwrap();
+        assert_eq!(permits.taken(), 2);
     }
 }

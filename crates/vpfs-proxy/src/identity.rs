@@ -7,9 +7,9 @@ use std::sync::Arc;
 use vpfs_core::{OpKind, Time};
 use vpfs_session::User;
 
+use crate::event_log::Kind;
+use crate::gate::{Belonging, Origin};
 use crate::hosts::Host;
-use crate::log_limit::Kind;
-use crate::origin::{Belonging, Origin};
 use crate::shared::Shared;
 
 /// Identifies the client of one connection.
@@ -141,6 +141,7 @@ mod tests {
     use crate::shared::Rules;
 
     const NETWORK: &str = "[[server]]\nname = \"s\"\naddress = \"tcp://127.0.0.1:3334\"\n";
+
     const LISTENER: &str = "[[listener]]\nport = 5334\n";
 
     fn config(text: &str) -> Config {

@@ -7,19 +7,24 @@
 //! that precede the data of a dispatched write. They must be read, because only that data frees the slots of the write
 //! (docs/decisions/0005-memory-and-connections.md).
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
 
-use crate::budget::{Budget, Used};
-use crate::hosts::Host;
+use bytes::BytesMut;
+
+use crate::hosts::{Budget, Host, Used};
 
 /// Bytes of each of the [`Kinds`] that a connection may hold without being counted. More than [`LITTLE`] plus [`STEP`],
 /// so that a connection that is read in small steps is not counted.
 pub(crate) const FREE: usize = 64 << 10;
+
 /// While memory is scarce, a connection that holds this number of bytes of a kind is not read for more of that kind.
 /// The largest request fits.
 pub(crate) const LITTLE: usize = 32 << 10;
+
 /// The maximum number of bytes to read at once from a socket while memory is scarce.
 pub(crate) const STEP: usize = 16 << 10;
 
@@ -143,11 +148,81 @@ impl Drop for Share {
     }
 }
 
+/// What peers can make the daemon hold, and how long it waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DaemonLimits {
+    pub(crate) session: vpfs_session::SessionLimits,
+    /// Bytes that all connections of the process, and of one client host, hold together.
+    pub(crate) memory: usize,
+    pub(crate) host_memory: usize,
+    /// Connections of one client host.
+    pub(crate) host_connections: usize,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) drain_timeout: Duration,
+}
+
+impl From<&vpfs_config::Limits> for DaemonLimits {
+    fn from(limits: &vpfs_config::Limits) -> Self {
+        let size = |bytes: vpfs_core::Bytes| usize::try_from(bytes.0).unwrap_or(usize::MAX);
+        Self {
+            session: vpfs_session::SessionLimits {
+                ops: limits.operations,
+                request_bytes: size(limits.request_bytes),
+                outbound_bytes: size(limits.buffer),
+                reply_timeout: limits.reply_timeout,
+                max_hold: limits.max_hold,
+                flow_timeout: limits.flow_timeout,
+                stall_timeout: limits.stall_timeout,
+                request_timeout: limits.request_timeout,
+                client_timeout: limits.client_timeout,
+            },
+            memory: size(limits.memory),
+            host_memory: size(limits.host_memory),
+            host_connections: limits.connections_per_host,
+            connect_timeout: limits.connect_timeout,
+            drain_timeout: limits.drain_timeout,
+        }
+    }
+}
+
+/// Bytes read at once from a socket: one message with the data of a default flow buffer, and what comes with it.
+pub(crate) const READ_SIZE: usize = (256 << 10) + (4 << 10);
+
+/// Spare buffers of a thread: those of one connection, which reads from two sockets, and some with bytes that the
+/// system has not accepted yet, so that a connection with a slow receiver does not allocate for each read.
+const SPARE: usize = 8;
+
+thread_local! {
+    static SPARES: RefCell<Vec<BytesMut>> = const { RefCell::new(Vec::new()) };
+}
+
+/// An empty buffer with room for [`READ_SIZE`].
+pub(crate) fn take_buffer() -> BytesMut {
+    SPARES.with_borrow_mut(|spares| {
+        // The latest first: it is in the processor's cache.
+        let free = spares.iter_mut().rposition(|spare| spare.try_reclaim(READ_SIZE));
+        free.map_or_else(|| BytesMut::with_capacity(READ_SIZE), |free| spares.swap_remove(free))
+    })
+}
+
+/// Takes the memory of a buffer that is read no more. Messages that are in it may still wait to be sent.
+pub(crate) fn give_back(mut buf: BytesMut) {
+    buf.clear();
+    SPARES.with_borrow_mut(|spares| {
+        if spares.len() == SPARE {
+            spares.remove(0);
+        }
+        spares.push(buf);
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use std::future::Future;
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
+
+    use vpfs_config::Config;
 
     use super::*;
 
@@ -224,5 +299,18 @@ mod tests {
         });
         assert_eq!((memory.held(), host.memory.held()), (0, 0));
         assert!(!share(&memory, &host).is_scarce());
+    }
+
+    #[test]
+    fn the_service_may_hold_what_the_defaults_allow() {
+        let minimal = include_str!("../../../examples/minimal.toml");
+        let config = Config::parse("minimal", minimal).unwrap();
+        let limits = DaemonLimits::from(&config.limits);
+        let most = limits.memory + config.limits.connections * (2 * READ_SIZE + 3 * FREE);
+        let unit = include_str!("../../../packaging/vpfs-proxy.service");
+        let gib: usize =
+            unit.lines().find_map(|line| line.strip_prefix("MemoryMax=")?.strip_suffix('G')).unwrap().parse().unwrap();
+        assert!((most + most / 5..2 * most).contains(&(gib << 30)), "{most}");
+        assert_eq!(limits.host_memory, limits.memory / 4);
     }
 }

@@ -1,17 +1,18 @@
 //! Files with secrets that a configuration names: whether they can be used, and who can read them.
 
-use std::fmt;
-use std::fs::{self, Metadata};
-use std::io::{self, Read};
+use std::fs::Metadata;
+use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::{fmt, fs, io};
 
 use vpfs_config::{Account, Config, PeerSecurity};
 
-use crate::accounts::account_id;
+use crate::names::account_id;
 
 /// What lets the service read a file, and nobody else: its user and group are called so by the package.
 const PERMIT: &str = "chgrp vpfs and chmod 640 it";
+
 /// The user and the group of the packaged service.
 const SERVICE: &str = "vpfs";
 

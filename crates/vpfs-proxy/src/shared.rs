@@ -12,13 +12,10 @@ use vpfs_core::{AppId, OpKind, PolicyKind};
 use vpfs_session::Requester;
 
 use crate::clock::Clock;
-use crate::connection_permits::ConnectionPermits;
-use crate::gate::Gate;
+use crate::gate::{Gate, Origin};
 use crate::handover::Handed;
-use crate::hosts::Hosts;
-use crate::limits::DaemonLimits;
-use crate::memory::Memory;
-use crate::origin::Origin;
+use crate::hosts::{ConnectionPermits, Hosts};
+use crate::memory::{DaemonLimits, Memory};
 
 /// The stage in the life of the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -288,9 +285,7 @@ mod tests {
     use vpfs_session::{OpId, Submission};
 
     use super::*;
-    use crate::mailbox::Mailbox;
-    use crate::origin::Belonging;
-    use crate::ticket::Ticket;
+    use crate::gate::{Belonging, Mailbox, Ticket};
 
     /// These jobs run, each on a host of its own.
     fn push(shared: &Shared, config: &Config, jobs: impl Iterator<Item = u32>) {

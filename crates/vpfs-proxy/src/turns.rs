@@ -7,9 +7,8 @@ use vpfs_config::Program;
 use vpfs_core::{AppId, OpKind, Time};
 use vpfs_node::{RequestKey, Served};
 
-use crate::gate::Gate;
+use crate::gate::{End, Gate, Identified, Ticket};
 use crate::shared::Shared;
-use crate::ticket::{End, Identified, Ticket};
 
 /// Where the requests of programs wait for their turn. Copies are the same place.
 #[derive(Clone)]

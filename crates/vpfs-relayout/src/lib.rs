@@ -6,18 +6,10 @@
 //! mounted file system, and [`OrangefsRelayout`] on OrangeFS without a mount. Layouts themselves are set by the one who
 //! prepares the target (a directory that new files inherit theirs from, or an empty file), or given by the caller.
 
-mod attributes;
-mod error;
-mod files;
 mod job;
 mod orangefs;
-mod record;
 mod relayout;
-mod writers;
 
-pub use attributes::copy_attributes;
-pub use error::RelayoutError;
-pub use job::{Done, Found, Job, ResumeError, Step};
+pub use job::{Done, Found, Job, Record, ResumeError, Stage, Step, Version};
 pub use orangefs::OrangefsRelayout;
-pub use record::{Record, Stage, Version};
-pub use relayout::{Options, Progress, Relayout, Summary};
+pub use relayout::{Options, Progress, Relayout, RelayoutError, Summary, copy_attributes};

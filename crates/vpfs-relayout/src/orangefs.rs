@@ -14,13 +14,13 @@ use ring::digest::{Context, SHA256};
 use vpfs_testbed::client::{ClientError, FileKind, Stat};
 use vpfs_testbed::{Client, CreateOptions, File};
 
-use crate::files::hex;
-use crate::job::{Done, Found, Job, Step};
-use crate::record::{Record, Stage, Version};
+use crate::job::{Done, Found, Job, Record, Stage, Step, Version};
+use crate::relayout::hex;
 use crate::{Options, Progress, RelayoutError, Summary};
 
 /// Bytes that are read or written at once.
 const BUFFER: u64 = 4 << 20;
+
 /// The largest state that is read.
 const STATE_MAX: u64 = 1 << 20;
 

@@ -1,17 +1,22 @@
 //! Executes the steps of a copy on a file system.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, Metadata, OpenOptions};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::fs::{File, FileTimes, Metadata, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
-use rustix::fs::{CWD, FlockOperation, OFlags, RenameFlags, flock, renameat_with};
+use ring::digest::{Context, SHA256};
+use rustix::fs::{
+    Advice, CWD, FlockOperation, Gid, Mode, OFlags, RenameFlags, SeekFrom, Uid, XattrFlags, fadvise, fchmod, fchown,
+    fgetxattr, flistxattr, flock, fsetxattr, renameat_with, seek,
+};
 use rustix::io::Errno;
+use vpfs_testbed::client::ClientError;
 
-use crate::job::{Done, Found, Job, Step};
-use crate::record::{Record, Stage, Version};
-use crate::{RelayoutError, attributes, files, writers};
+use crate::ResumeError;
+use crate::job::{Done, Found, Job, Record, Stage, Step, Version};
 
 /// How to copy.
 #[derive(Clone, Copy, Debug)]
@@ -217,7 +222,7 @@ impl Relayout {
         self.partial(false)?;
         let (from, to) = self.both()?;
         let mut done = begin;
-        let copied = files::copy(from, to, (begin, end), fill_holes, |bytes| {
+        let copied = copy(from, to, (begin, end), fill_holes, |bytes| {
             done += bytes;
             on_progress(Progress { verifying: false, done, all });
         });
@@ -246,10 +251,10 @@ impl Relayout {
         let (partial_path, source_file) = (self.partial_path.clone(), self.job.record().source.clone());
         self.partial(false)?;
         let (from, to) = self.both()?;
-        files::drop_cache(from);
-        files::drop_cache(to);
+        drop_cache(from);
+        drop_cache(to);
         let mut done = 0;
-        let equal = files::compare(from, to, all, |bytes| {
+        let equal = compare(from, to, all, |bytes| {
             done += bytes;
             on_progress(Progress { verifying: true, done, all });
         });
@@ -267,7 +272,7 @@ impl Relayout {
         self.partial(false)?;
         let (from, to) = self.both()?;
         let refused =
-            attributes::copy(from, to, &metadata).map_err(RelayoutError::io("read the attributes of", &path))?;
+            give_attributes(from, to, &metadata).map_err(RelayoutError::io("read the attributes of", &path))?;
         let synced = to.sync_all();
         for (attribute, why) in refused {
             if !self.options.allow_loss {
@@ -299,7 +304,7 @@ impl Relayout {
                 now.nlink()
             ));
         }
-        let writers = writers::of(now.dev(), now.ino()).join(", ");
+        let writers = writers_of(now.dev(), now.ino()).join(", ");
         match (writers.is_empty(), self.options.replace) {
             (true, _) => Ok(()),
             (false, true) => Err(RelayoutError::Writers { path, writers }),
@@ -341,7 +346,7 @@ impl Relayout {
     fn confirm(&mut self, sha256: &str) -> Result<(), RelayoutError> {
         let path = self.summary.destination.clone();
         let file = File::open(&path).map_err(RelayoutError::io("open", &path))?;
-        if files::sha256(&file).map_err(RelayoutError::io("read", &path))? != sha256 {
+        if sha256_of(&file).map_err(RelayoutError::io("read", &path))? != sha256 {
             return Err(RelayoutError::NotConfirmed(path));
         }
         (self.summary.size, self.summary.sha256) = (self.job.record().version.size, sha256.to_owned());
@@ -480,4 +485,298 @@ fn read_state(path: &Path) -> Result<Option<Record>, RelayoutError> {
         return Err(bad(format!("format {} of another version", record.format)));
     }
     Ok(Some(record))
+}
+
+/// Bytes in each buffer.
+const BUFFER: usize = 4 << 20;
+
+/// Copies the bytes from `begin` to `end`. Holes are left out, so they must be holes or zeros in `to`, unless
+/// `fill_holes` is set.
+pub(crate) fn copy(
+    from: &File,
+    to: &File,
+    (begin, end): (u64, u64),
+    fill_holes: bool,
+    mut on_bytes: impl FnMut(u64),
+) -> io::Result<()> {
+    let mut buffer = vec![0; BUFFER];
+    let mut at = begin;
+    while at < end {
+        let (data, data_end) = if fill_holes { (at, end) } else { next_data(from, at)?.unwrap_or((end, end)) };
+        on_bytes(data.min(end) - at);
+        at = data.min(end);
+        while at < data_end.min(end) {
+            let piece = &mut buffer[..fit(data_end.min(end) - at)];
+            let len = read_at(from, piece, at)?;
+            if len == 0 {
+                return Ok(()); // it became shorter, which is noticed later
+            }
+            to.write_all_at(&piece[..len], at)?;
+            on_bytes(len as u64);
+            at += len as u64;
+        }
+    }
+    Ok(())
+}
+
+/// The first byte at which both differ, or the SHA-256 of both.
+pub(crate) fn compare(
+    left: &File,
+    right: &File,
+    size: u64,
+    mut on_bytes: impl FnMut(u64),
+) -> io::Result<Result<String, u64>> {
+    let (mut one, mut other) = (vec![0; BUFFER], vec![0; BUFFER]);
+    let mut digest = Context::new(&SHA256);
+    let mut at = 0;
+    while at < size {
+        let len = fit(size - at);
+        let (read, written) = (read_at(left, &mut one[..len], at)?, read_at(right, &mut other[..len], at)?);
+        if let Some(index) = (0..len).find(|&i| i >= read || i >= written || one[i] != other[i]) {
+            return Ok(Err(at + index as u64));
+        }
+        digest.update(&one[..len]);
+        at += len as u64;
+        on_bytes(len as u64);
+    }
+    Ok(Ok(hex(digest)))
+}
+
+/// SHA-256 of a whole file, in hexadecimal digits.
+pub(crate) fn sha256_of(file: &File) -> io::Result<String> {
+    let mut buffer = vec![0; BUFFER];
+    let mut digest = Context::new(&SHA256);
+    let mut at = 0;
+    loop {
+        let len = read_at(file, &mut buffer, at)?;
+        if len == 0 {
+            return Ok(hex(digest));
+        }
+        digest.update(&buffer[..len]);
+        at += len as u64;
+    }
+}
+
+/// Has the next reads come from storage, as far as the file system can.
+pub(crate) fn drop_cache(file: &File) {
+    let _ = fadvise(file, 0, None, Advice::DontNeed);
+}
+
+pub(crate) fn hex(digest: Context) -> String {
+    digest.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn fit(bytes: u64) -> usize {
+    usize::try_from(bytes).map_or(BUFFER, |bytes| bytes.min(BUFFER))
+}
+
+/// Reads until the buffer is full or the file ends.
+fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match file.read_at(&mut buffer[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(len) => done += len,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+/// Begin and end of the next data at or after `at`; everything is data if the file system does not know.
+fn next_data(file: &File, at: u64) -> io::Result<Option<(u64, u64)>> {
+    let begin = match seek(file, SeekFrom::Data(at)) {
+        Err(Errno::NXIO) => return Ok(None),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => return Ok(Some((at, u64::MAX))),
+        begin => begin?,
+    };
+    let end = seek(file, SeekFrom::Hole(begin))?;
+    Ok(Some((begin, end)))
+}
+
+/// Processes of this host, as far as the caller may look at them, that have the file open for writing: "name (pid)".
+/// O(open files of all processes).
+pub(crate) fn writers_of(device: u64, inode: u64) -> Vec<String> {
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    let numbered = processes.flatten().filter(|entry| entry.file_name().to_string_lossy().parse::<u32>().is_ok());
+    let writing = numbered.filter(|process| has_open(&process.path(), device, inode));
+    writing
+        .map(|process| {
+            let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+            format!("{} ({})", name.trim(), process.file_name().to_string_lossy())
+        })
+        .collect()
+}
+
+fn has_open(process: &Path, device: u64, inode: u64) -> bool {
+    let Ok(files) = fs::read_dir(process.join("fd")) else { return false };
+    files.flatten().any(|file| {
+        let same = fs::metadata(file.path()).is_ok_and(|data| (data.dev(), data.ino()) == (device, inode));
+        same && is_writable(&process.join("fdinfo").join(file.file_name()))
+    })
+}
+
+/// The access mode is in the last two bits of the octal flags: 1 to write, 2 to read and write.
+fn is_writable(info: &Path) -> bool {
+    let text = fs::read_to_string(info).unwrap_or_default();
+    let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
+    flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok()).is_some_and(|flags| matches!(flags & 3, 1 | 2))
+}
+
+/// Attributes that describe the old layout or belong to the file system's implementation.
+const OF_LAYOUTS: [&str; 10] = [
+    "lustre.",
+    "trusted.lov",
+    "trusted.lma",
+    "trusted.link",
+    "trusted.fid",
+    "ceph.",
+    "user.pvfs2.",
+    "system.pvfs2.",
+    "user.beegfs.",
+    "trusted.vpfs.",
+];
+
+/// The kernel's limit for a list of names and for a value.
+const LARGEST: usize = 64 << 10;
+
+/// Gives `to` what `from` has: owner, mode, times, and extended attributes that are not of the layout.
+///
+/// # Errors
+/// The first that the file system refuses.
+pub fn copy_attributes(from: &File, to: &File) -> io::Result<()> {
+    let refused = give_attributes(from, to, &from.metadata()?)?.into_iter().next();
+    refused.map_or(Ok(()), |(what, why)| Err(io::Error::new(why.kind(), format!("{what}: {why}"))))
+}
+
+/// Gives `to` what `from` has; `old` is the source's metadata when it was opened, before it was read. Returns what the
+/// file system refuses, and its error.
+pub(crate) fn give_attributes(from: &File, to: &File, old: &Metadata) -> io::Result<Vec<(String, io::Error)>> {
+    let mut lost = Vec::new();
+    let mut keep = |what: &str, result: io::Result<()>| {
+        if let Err(error) = result {
+            lost.push((what.to_owned(), error));
+        }
+    };
+    let now = from.metadata()?;
+    let own = to.metadata()?;
+    if (own.uid(), own.gid()) != (now.uid(), now.gid()) {
+        let owner = fchown(to, Some(Uid::from_raw(now.uid())), Some(Gid::from_raw(now.gid())));
+        keep("owner", owner.map_err(io::Error::from));
+    }
+    for name in names(from)? {
+        keep(&format!("extended attribute {}", name.to_string_lossy()), attribute(from, to, &name));
+    }
+    // After the owner, whose change clears the set-user-ID bit, and after access lists, which change the mode.
+    keep("mode", fchmod(to, Mode::from_raw_mode(now.mode() & 0o7777)).map_err(io::Error::from));
+    let times = FileTimes::new().set_accessed(old.accessed()?).set_modified(now.modified()?);
+    keep("times", to.set_times(times));
+    Ok(lost)
+}
+
+fn names(file: &File) -> io::Result<Vec<CString>> {
+    let mut list = vec![0; LARGEST];
+    let len = match flistxattr(file, &mut list[..]) {
+        Err(Errno::NOTSUP | Errno::NOSYS) => 0,
+        result => result?,
+    };
+    let names = list[..len].split_inclusive(|byte| *byte == 0).filter_map(|name| CStr::from_bytes_with_nul(name).ok());
+    let of_layout = |name: &CStr| OF_LAYOUTS.iter().any(|prefix| name.to_bytes().starts_with(prefix.as_bytes()));
+    Ok(names.filter(|name| !of_layout(name)).map(CStr::to_owned).collect())
+}
+
+fn attribute(from: &File, to: &File, name: &CStr) -> io::Result<()> {
+    let mut value = vec![0; LARGEST];
+    let len = fgetxattr(from, name, &mut value[..])?;
+    let mut own = vec![0; LARGEST];
+    if fgetxattr(to, name, &mut own[..]).is_ok_and(|own_len| own[..own_len] == value[..len]) {
+        return Ok(()); // such as a security label that the new file got by itself
+    }
+    Ok(fsetxattr(to, name, &value[..len], XattrFlags::empty())?)
+}
+
+/// Why a copy ended before its end, and what would help. The source has its name and content in each case.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages explain the fields")]
+pub enum RelayoutError {
+    /// A call of the operating system failed.
+    #[error("cannot {action} {}: {source}", .path.display())]
+    Io { action: &'static str, path: PathBuf, source: io::Error },
+    /// A server of OrangeFS refused or failed.
+    #[error("cannot {action} {}: {source}", .path.display())]
+    Orangefs { action: &'static str, path: PathBuf, source: Box<ClientError> },
+    /// It is a directory, a device or a pipe.
+    #[error("{} is not a regular file", .0.display())]
+    NotRegular(PathBuf),
+    /// Nothing is overwritten.
+    #[error("{} exists; name a new file, or an empty one that has the layout, with --fill", .0.display())]
+    Exists(PathBuf),
+    /// `--fill` without a file to fill, or with one that has data.
+    #[error("--fill needs an empty file, and {} is none; create it with the layout that is wanted", .0.display())]
+    NotEmpty(PathBuf),
+    /// Only a rename within a file system is atomic.
+    #[error(
+        "--replace needs a target on the source's file system, and {} is on another one; copy without --replace",
+        .0.display()
+    )]
+    OtherFileSystem(PathBuf),
+    /// The other names would keep the old layout and diverge.
+    #[error(
+        "{} has {links} names (hard links), and the others would stay with the old file; remove them, or copy without \
+         --replace",
+        .path.display()
+    )]
+    HardLinks { path: PathBuf, links: u64 },
+    /// What they write after the switch would be lost.
+    #[error("{} is open for writing in {writers}; end these programs first", .path.display())]
+    Writers { path: PathBuf, writers: String },
+    /// An earlier copy cannot go on.
+    #[error("{}: {why}", .path.display())]
+    Resume { path: PathBuf, why: ResumeError },
+    /// There is a partial file without state.
+    #[error("{} exists, but the state of its copy does not; move it away", .0.display())]
+    ForeignPartial(PathBuf),
+    /// The state file is damaged, or of another version.
+    #[error("{} cannot be read ({why}); remove it and the partial file beside it, and start again", .path.display())]
+    BadState { path: PathBuf, why: String },
+    /// The state belongs to another pair of files.
+    #[error("{} is the state of a copy from {} to {}; finish that one first", .path.display(), .source_file.display(), .destination.display())]
+    OtherCopy { path: PathBuf, source_file: PathBuf, destination: PathBuf },
+    /// Another process is copying it now.
+    #[error("another process copies to {} at the moment", .0.display())]
+    Locked(PathBuf),
+    /// It was written to during the copy.
+    #[error("{} changed during the copy, so the new file was not renamed; start again with --restart", .0.display())]
+    Changed(PathBuf),
+    /// The copy is not what the source is.
+    #[error(
+        "{} differs from {} at byte {at}; the new file was not renamed; start again with --restart, and check \
+         the storage if this happens again",
+        .partial.display(), .source_file.display()
+    )]
+    Differs { partial: PathBuf, source_file: PathBuf, at: u64 },
+    /// The file system counts holes differently.
+    #[error(
+        "{} has {has} bytes instead of {wanted}: its file system does not count holes; start again with --fill-holes --restart",
+        .path.display()
+    )]
+    WrongSize { path: PathBuf, has: u64, wanted: u64 },
+    /// Owner, mode, times or an extended attribute was refused.
+    #[error(
+        "the file system of {} does not take over the {attribute} ({why}); use --allow-loss if it is not needed",
+        .path.display()
+    )]
+    Attribute { path: PathBuf, attribute: String, why: io::Error },
+    /// After a crash in the middle of the switch.
+    #[error("{} does not have the content that was copied; it was changed or moved after the switch", .0.display())]
+    NotConfirmed(PathBuf),
+}
+
+impl RelayoutError {
+    /// For `map_err`.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { action, path, source }
+    }
 }

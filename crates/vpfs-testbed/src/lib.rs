@@ -27,7 +27,6 @@
 
 pub mod client;
 pub mod device;
-mod flow;
 pub mod fsconfig;
 pub mod load;
 pub mod nfs;

@@ -1,8 +1,11 @@
 //! Standard output, and how times are written there.
 
 use std::fmt::Display;
-use std::io::{self, ErrorKind, Write};
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{fs, io};
 
 use serde::Serialize;
 use time::OffsetDateTime;
@@ -71,6 +74,81 @@ pub(crate) fn clock_time(unix_seconds: u64) -> String {
     format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
 }
 
+/// The characters that a terminal shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Blocks {
+    /// The blocks of Unicode.
+    Unicode,
+    /// Plain characters.
+    Ascii,
+}
+
+impl Blocks {
+    /// Those that the locale of this process has.
+    pub(crate) fn of_locale() -> Self {
+        let named = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(|name| std::env::var(name).ok());
+        Self::of(&named.into_iter().find(|value| !value.is_empty()).unwrap_or_default())
+    }
+
+    /// Those of a locale such as `C.UTF-8`.
+    fn of(locale: &str) -> Self {
+        let locale = locale.to_lowercase();
+        if locale.contains("utf-8") || locale.contains("utf8") { Self::Unicode } else { Self::Ascii }
+    }
+
+    /// A column for each value, as high as it is a part of `most`.
+    pub(crate) fn columns(self, values: impl IntoIterator<Item = f64>, most: f64) -> String {
+        let levels = match self {
+            Self::Unicode => [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
+            Self::Ascii => [' ', '.', ':', '-', '=', '+', '*', '%', '#'],
+        };
+        values.into_iter().map(|value| levels[eighths(value, most, 8)]).collect()
+    }
+
+    /// A bar of at most `width` characters, as long as `value` is a part of `most`.
+    pub(crate) fn bar(self, value: f64, most: f64, width: usize) -> String {
+        const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+        let eighths = eighths(value, most, 8 * width);
+        match self {
+            Self::Unicode => "█".repeat(eighths / 8) + PARTS[eighths % 8],
+            Self::Ascii => "#".repeat(eighths.div_ceil(8)),
+        }
+    }
+}
+
+/// A part of `steps`; anything that is not nothing has one.
+fn eighths(value: f64, most: f64, steps: usize) -> usize {
+    if value <= 0.0 || most <= 0.0 {
+        return 0;
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is from one to a few hundred")]
+    let part = (value / most * steps as f64).round().clamp(1.0, steps as f64) as usize;
+    part
+}
+
+/// Refuses a file that exists already, before time is spent on its content.
+pub(crate) fn check_new_file(path: &Path, overwrite: bool) -> Result<(), Exit> {
+    match fs::symlink_metadata(path) {
+        Ok(_) if !overwrite => Err(exists(path)),
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(Exit::cannot_write(path, &error)),
+        _ => Ok(()),
+    }
+}
+
+/// Writes the file.
+pub(crate) fn write_new_file(path: &Path, text: &str, overwrite: bool) -> Result<(), Exit> {
+    let mut open = OpenOptions::new();
+    let mut file = match open.write(true).truncate(true).create_new(!overwrite).create(true).open(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(exists(path)),
+        opened => opened.map_err(|error| Exit::cannot_write(path, &error))?,
+    };
+    file.write_all(text.as_bytes()).map_err(|error| Exit::cannot_write(path, &error))
+}
+
+fn exists(path: &Path) -> Exit {
+    Exit::Usage(format!("{} exists; choose another name, or use --overwrite", path.display()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,5 +163,22 @@ mod tests {
     fn durations_have_the_unit_that_people_would_take() {
         let texts = [0, 1, 119, 120, 7199, 7200, 100_000, 1_000_000].map(Duration::from_secs).map(roughly);
         assert_eq!(texts, ["0 s", "1 s", "119 s", "2 min", "120 min", "2 h", "28 h", "12 days"]);
+    }
+
+    #[test]
+    fn values_become_heights_and_lengths() {
+        let values = [0.0, 0.1, 2.0, 4.0, 8.0, 9.0];
+        assert_eq!(Blocks::Unicode.columns(values, 8.0), " ▁▂▄██");
+        assert_eq!(Blocks::Ascii.columns(values, 8.0), " .:=##");
+        assert_eq!(Blocks::Unicode.bar(4.5, 8.0, 8), "████▌");
+        assert_eq!(Blocks::Ascii.bar(4.5, 8.0, 8), "#####");
+        assert_eq!(Blocks::Unicode.bar(1.0, 0.0, 8), "");
+    }
+
+    #[test]
+    fn the_locale_decides() {
+        let of = ["C.UTF-8", "de_DE.utf8", "C", "POSIX", ""].map(Blocks::of);
+        use Blocks::{Ascii, Unicode};
+        assert_eq!(of, [Unicode, Unicode, Ascii, Ascii, Ascii]);
     }
 }

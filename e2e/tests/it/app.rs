@@ -1,9 +1,12 @@
 //! `vpfs app`: shares by hand, at proxies of this host.
 
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
-use vpfs_e2e::{Daemon, await_some, free_ports, output, proxy_config, vpfs};
+use vpfs_e2e::requirements::are_present;
+use vpfs_e2e::{Daemon, await_some, free_ports, output, proxy_config, run, vpfs, write_program};
 
 fn proxy(dir: &Path) -> Daemon {
     let mut command = Command::new(vpfs());
@@ -71,4 +74,197 @@ fn a_share_by_hand_outlives_the_proxy_until_its_time_is_over() {
         let (succeeded, told) = app(dir, wrong);
         assert!(!succeeded && told.contains(said), "{told}");
     }
+}
+
+/// What a hook of PBS gets: a job of two chunks, the first on two vnodes of one host.
+const PBS: &str = r#"
+import os
+
+RUNJOB, LOG_WARNING = 1, 4
+
+class Record:
+    def __init__(self, **values):
+        self.__dict__.update(values)
+
+def event():
+    nodes = "(localhost[0]:ncpus=8:mem=4gb+localhost[1]:ncpus=4)+(127.0.110.2:ncpus=1)"
+    job = Record(id="12.server", exec_vnode=nodes, queue=Record(name="urgent"), Resource_List={"walltime": 7200})
+    return Record(job=job, type=int(os.environ["EVENT"]), accept=lambda: print("accepted"))
+
+def logmsg(level, text):
+    print(level, text)
+"#;
+
+/// What the prolog of Flux asks.
+const FLUX: &str = r#"#!/bin/sh
+case "$*" in
+"job id --to=dec $FLUX_JOB_ID") echo 1357 ;;
+"job info $FLUX_JOB_ID R") echo '{"version": 1, "execution": {"nodelist": ["localhost", "127.0.110.2"]}}' ;;
+esac
+"#;
+
+/// A proxy process for each of two servers, which nobody asks, with owners "pbs" and "flux".
+struct Site {
+    dir: tempfile::TempDir,
+    proxies: Vec<Daemon>,
+}
+
+impl Site {
+    fn start(tables: &str) -> Self {
+        let (dir, port) = (tempfile::tempdir().expect("a directory"), free_ports(6));
+        let owners = ["pbs", "flux"].map(|name| format!("[[owner]]\nname = {name:?}\ntoken = \"{name}.token\"\n"));
+        let rest = format!(
+            "[peers]\naddresses = {{ s1 = \"127.0.0.1:{}\", s2 = \"127.0.0.1:{}\" }}\nshared_key = \"peers.key\"\n\
+             sockets = \"sockets\"\n{}{tables}",
+            port + 4,
+            port + 5,
+            owners.concat()
+        );
+        std::fs::write(dir.path().join("vpfs.toml"), proxy_config(2, port, port + 2, &rest)).expect("a file");
+        for (name, text) in [("peers.key", "0"), ("pbs.token", "1"), ("flux.token", "2")] {
+            write(&dir.path().join(name), &text.repeat(64), 0o600);
+        }
+        let mut site = Self { dir, proxies: Vec::new() };
+        site.proxies = ["s1", "s2"].map(|server| site.proxy(server)).into();
+        std::fs::create_dir(site.path("bin")).expect("a directory");
+        let ours =
+            format!("#!/bin/sh\nexec {} \"$@\" --config {}\n", vpfs().display(), site.path("vpfs.toml").display());
+        write_program(&site.path("bin/vpfs"), &ours);
+        site
+    }
+
+    fn proxy(&self, server: &str) -> Daemon {
+        std::fs::create_dir_all(self.path(server)).expect("a directory");
+        let mut command = Command::new(vpfs());
+        command.args(["proxy", "--server", server, "--config"]).arg(self.path("vpfs.toml"));
+        let mut proxy = Daemon::start(self.dir.path(), server, command.env("STATE_DIRECTORY", self.path(server)));
+        proxy.await_log("ready");
+        proxy
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn app(&self, args: &[&str]) -> String {
+        run(Command::new(self.path("bin/vpfs")).arg("app").args(args))
+    }
+
+    /// The row of an application, as words.
+    fn row(&self, app: &str) -> Vec<String> {
+        let listed = self.app(&["ls", "--remote"]);
+        let row = listed.lines().find(|line| line.split_whitespace().next() == Some(app)).unwrap_or_default();
+        row.split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// An example as it is, except for the places of the program, its configuration and its tokens.
+    fn example(&self, name: &str) -> PathBuf {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/jobs").join(name);
+        let text = std::fs::read_to_string(path).expect("an example");
+        let text = text.replace("/usr/bin/", &format!("{}/", self.path("bin").display()));
+        let copy = self.path(name);
+        write_program(&copy, &text.replace("/etc/vpfs/", &format!("{}/", self.dir.path().display())));
+        copy
+    }
+
+    /// With the stand-ins found first.
+    fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{}:{path}", self.path("bin").display())).env("PYTHONPATH", self.dir.path());
+        command
+    }
+}
+
+fn write(path: &Path, text: &str, mode: u32) {
+    std::fs::write(path, text).expect("a file");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("our own");
+}
+
+#[test]
+fn what_differs_between_servers_is_shown() {
+    let mut site = Site::start("[[app]]\nname = \"climate\"\nweight = 4\nclients = \"10.1.0.0/16\"\n");
+    let set = |site: &Site, weight| {
+        let args = ["app", "set", "ior", "--uid", "7", "--for", "2h", "--weight", weight];
+        let told = output(Command::new(site.path("bin/vpfs")).args(args));
+        String::from_utf8_lossy(&[told.stdout, told.stderr].concat()).into_owned()
+    };
+    assert_eq!(set(&site, "4"), "done at s1, s2\n");
+    let only = ["other", "--uid", "8", "--for", "2h", "--server", "s2"];
+    assert_eq!(site.app(&[&["set"], &only[..]].concat()), "done at s2\n");
+    assert!(site.app(&["ls"]).contains("only s2"));
+    assert_eq!(site.app(&["rm", "other", "--server", "s2"]), "done at s2\n");
+    let listed = site.app(&["ls"]);
+    let row = listed.lines().nth(1).unwrap_or_default().trim();
+    assert!(row.starts_with("admin:ior") && row.ends_with("all"), "{listed}");
+
+    // One that is away is named, and has what it had when it is back.
+    site.proxies[1].kill();
+    let told = set(&site, "5");
+    assert!(told.contains("the proxy of s2 has ended") && told.contains("changed only at s1; try again"), "{told}");
+    let listed = site.app(&["ls"]);
+    assert!(listed.contains("admin:ior") && !listed.contains("only s"), "{listed}");
+    site.proxies[1] = site.proxy("s2");
+    let listed = await_some(Duration::from_secs(20), || {
+        let listed = site.app(&["ls"]);
+        if listed.contains("only s2") { Ok(listed) } else { Err(listed) }
+    });
+    let rows: Vec<&str> = listed.lines().skip(1).collect();
+    let has = |weight: &str, server: &str| {
+        rows.iter().any(|row| row.split_whitespace().any(|word| word == weight) && row.contains(server))
+    };
+    assert!(has("5", "only s1") && has("4", "only s2"), "{listed}");
+    assert!(listed.contains("1 differ between servers"), "{listed}");
+    let which = site.app(&["which", "--host", "127.0.0.9", "--uid", "7"]);
+    assert!(which.starts_with("admin:ior\n  pushed: users = 7"), "{which}");
+    assert!(which.contains("not climate: 127.0.0.9 is not in clients = "), "{which}");
+    assert!(which.contains("servers have different pushed applications"), "{which}");
+    let which = site.app(&["which", "--host", "10.1.2.3", "--uid", "7"]);
+    assert!(which.starts_with("climate\n  the first rule that matches: clients = "), "{which}");
+}
+
+#[test]
+fn the_hook_of_pbs_gives_a_job_its_share_and_takes_it_back() {
+    if !are_present("python", &["python3"]) {
+        return;
+    }
+    let site = Site::start("");
+    std::fs::write(site.path("pbs.py"), PBS).expect("a file");
+    let hook = site.example("pbs_hook.py");
+    let event = |kind: &str| run(site.command("python3").arg(&hook).env("EVENT", kind));
+    let told = event("1");
+    assert!(told.contains("done at s1, s2") && told.ends_with("accepted\n"), "{told}");
+    let row = site.row("pbs:12.server");
+    // With IPv6, localhost has one address more.
+    let of_job = ["pbs:12.server", "8"];
+    assert!(row.starts_with(&of_job.map(str::to_owned)) && row.iter().any(|cell| cell.contains("127.0.")), "{row:?}");
+    assert!(row.ends_with(&["all".to_owned()]), "{row:?}");
+    let which = site.app(&["which", "--host", "127.0.110.2", "--remote"]);
+    assert!(which.starts_with("pbs:12.server\n"), "{which}");
+    event("2");
+    assert_eq!(site.row("pbs:12.server"), Vec::<String>::new());
+    // Whatever fails, the job runs.
+    std::fs::remove_file(site.path("bin/vpfs")).expect("it was there");
+    let told = event("1");
+    assert!(told.contains("4 vpfs: ") && told.ends_with("accepted\n"), "{told}");
+}
+
+#[test]
+fn the_prolog_of_flux_gives_a_job_its_share_and_the_epilog_takes_it_back() {
+    if !are_present("jq", &["jq"]) {
+        return;
+    }
+    let site = Site::start("");
+    write_program(&site.path("bin/flux"), FLUX);
+    let script = site.example("flux-prolog.sh");
+    let flux = |args: &[&str]| output(site.command(&script).args(args).env("FLUX_JOB_ID", "f2Z7r"));
+    assert!(flux(&[]).status.success());
+    let row = site.row("flux:1357");
+    assert!(row.starts_with(&["flux:1357", "1"].map(str::to_owned)), "{row:?}");
+    let which = site.app(&["which", "--host", "127.0.110.2", "--remote"]);
+    assert!(which.starts_with("flux:1357\n"), "{which}");
+    assert!(flux(&["end"]).status.success());
+    assert_eq!(site.row("flux:1357"), Vec::<String>::new());
+    std::fs::remove_file(site.path("bin/vpfs")).expect("it was there");
+    assert!(flux(&[]).status.success(), "whatever fails, the job runs");
 }

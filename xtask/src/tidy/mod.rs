@@ -2,18 +2,19 @@
 
 mod circles;
 mod documents;
-mod language;
-mod markdown;
-mod measurements;
-mod protocols;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use crate::command::cargo;
+use circles::before_tests;
 
 /// Widest comment line, in characters: the formatter's `max_width`, which it does not apply to comments.
 const MAX_COMMENT: usize = 120;
+
 /// Marks of unfinished code.
 const UNFINISHED: [&str; 4] = ["TODO", "FIXME", "XXX:", "unimplemented!("];
 
@@ -29,7 +30,7 @@ pub(crate) fn run() -> Result<(), String> {
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         breaches.extend(circles::check(&name, &circles::sources(&folder, &files)?));
     }
-    breaches.extend(measurements::check(root)?);
+    breaches.extend(check_measurements(root)?);
     breaches.extend(documents::check(root)?);
     if breaches.is_empty() { Ok(()) } else { Err(breaches.join("\n")) }
 }
@@ -93,12 +94,12 @@ fn check_file(root: &Path, file: &Path) -> Result<Vec<String>, String> {
             breaches.push(format!("{name}:{}: unfinished code", number + 1));
         }
         // That file has the list.
-        let phrase = (!file.ends_with("tidy/language.rs")).then(|| language::check_code(&name.to_string(), line));
+        let phrase = (!file.ends_with("tidy/documents.rs")).then(|| documents::check_code(&name.to_string(), line));
         breaches.extend(phrase.flatten().map(|what| format!("{name}:{}: {what}", number + 1)));
     }
     let wide = wide_comments(&text);
     breaches.extend(wide.map(|line| format!("{name}:{line}: a comment wider than {MAX_COMMENT} columns")));
-    breaches.extend(protocols::check(&name.to_string(), &text));
+    breaches.extend(check_protocols(&name.to_string(), &text));
     Ok(breaches)
 }
 
@@ -140,6 +141,86 @@ fn read(file: &Path) -> Result<String, String> {
     std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))
 }
 
+const PAGE: &str = "docs/measurements.md";
+
+const CLAIMS: &str = "docs/measurements/claims.json";
+
+const BEGIN: &str = "<!-- claims -->\n";
+
+const END: &str = "<!-- /claims -->";
+
+/// What every claim states.
+const FIELDS: [&str; 7] = ["claim", "goal", "by_hand", "value", "command", "commit", "machine"];
+
+/// Checks the table, or writes it with `UPDATE=1`.
+fn check_measurements(root: &Path) -> Result<Vec<String>, String> {
+    let claims: Value =
+        serde_json::from_str(&read(&root.join(CLAIMS))?).map_err(|error| format!("{CLAIMS}: {error}"))?;
+    let table = table(claims.as_array().ok_or("not a list")?)?;
+    let page = read(&root.join(PAGE))?;
+    let (before, rest) = page.split_once(BEGIN).ok_or("docs/measurements.md has no <!-- claims -->")?;
+    let (_, after) = rest.split_once(END).ok_or("docs/measurements.md has no <!-- /claims -->")?;
+    let new = format!("{before}{BEGIN}{table}{END}{after}");
+    if new == page {
+        return Ok(Vec::new());
+    }
+    if std::env::var_os("UPDATE").is_some() {
+        return std::fs::write(root.join(PAGE), new).map(|()| Vec::new()).map_err(|error| format!("{PAGE}: {error}"));
+    }
+    Ok(vec![format!("{PAGE}: differs from {CLAIMS}; UPDATE=1 cargo xtask tidy writes the table")])
+}
+
+fn table(claims: &[Value]) -> Result<String, String> {
+    let mut table = "|claim|goal|best by hand|vpfs|command|origin|\n|---|---|---|---|---|---|\n".to_owned();
+    for claim in claims {
+        if let Some(group) = claim["group"].as_str() {
+            // Writing to a string cannot fail.
+            let _ = writeln!(table, "|**{group}**|||||");
+            continue;
+        }
+        let field = |name: &str| claim[name].as_str().ok_or_else(|| format!("{CLAIMS}: {claim} has no {name:?}"));
+        let [what, goal, by_hand, value, command, commit, machine] = FIELDS.map(field);
+        let command = command.map(|text| if text.contains('`') { text.to_owned() } else { format!("`{text}`") });
+        let (what, goal, by_hand, value) = (what?, goal?, by_hand?, value?);
+        let (command, commit, machine) = (command?, commit?, machine?);
+        let day = field("day")?.rsplit('-').next().unwrap_or_default().trim_start_matches('0');
+        let _ = writeln!(table, "|{what}|{goal}|{by_hand}|{value}|{command}|{commit}, {machine}, {day}|");
+    }
+    Ok(table)
+}
+
+/// The crate that defines these types.
+const CODECS: &str = "vpfs_wire";
+
+/// Prefixes of the paths that may name types of a protocol, and why.
+const PROTOCOLS: [(&str, &str); 12] = [
+    ("crates/vpfs-wire/", "the codecs themselves"),
+    ("crates/vpfs-session/src/orangefs/", "the session of OrangeFS"),
+    ("crates/vpfs-session/src/nfs/", "the session of NFS"),
+    ("crates/vpfs-session/tests/", "tests of both sessions, with their messages"),
+    ("crates/vpfs-testbed/src/client/", "the client library of OrangeFS"),
+    ("crates/vpfs-testbed/src/server/", "the embedded servers of OrangeFS"),
+    ("crates/vpfs-testbed/src/fsconfig/", "the configuration of OrangeFS servers"),
+    ("crates/vpfs-testbed/src/transport.rs", "frames of BMI and the rules of flows, for both"),
+    ("crates/vpfs-testbed/tests/", "tests of both, with their messages"),
+    ("crates/vpfs-proxy/tests/", "raw clients and servers that misbehave"),
+    ("crates/vpfs-proxy/src/simulation", "model clients and servers, for tests"),
+    ("fuzz/", "fuzzes the codecs and the session"),
+];
+
+/// The lines of a file that name a type of a protocol where that is not permitted. Unit tests are exempt.
+fn check_protocols(name: &str, text: &str) -> Vec<String> {
+    if PROTOCOLS.iter().any(|(start, _)| name.starts_with(start)) {
+        return Vec::new();
+    }
+    let lines = before_tests(text).lines().zip(1..);
+    let is_breach = |line: &str| !line.trim_start().starts_with("//") && line.contains(&format!("{CODECS}::"));
+    lines
+        .filter(|(line, _)| is_breach(line))
+        .map(|(_, number)| format!("{name}:{number}: must not name a type of a protocol; see xtask/src/tidy/mod.rs"))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,5 +239,22 @@ mod tests {
         let code = format!("let text = \"{}\";\n", "x".repeat(MAX_COMMENT));
         let text = [comment(MAX_COMMENT), comment(MAX_COMMENT + 1), code].concat();
         assert_eq!(wide_comments(&text).collect::<Vec<_>>(), [2], "columns are characters, and code may be wider");
+    }
+
+    #[test]
+    fn a_claim_without_its_origin_is_refused() {
+        let claim = serde_json::json!({ "claim": "a", "goal": "", "by_hand": "", "value": "1", "command": "c" });
+        assert!(table(&[claim]).is_err_and(|error| error.contains("commit")));
+    }
+
+    #[test]
+    fn types_of_a_protocol_are_found_outside_its_modules() {
+        let text = "use vpfs_wire::bmi::Tag;\n// vpfs_wire::pvfs2\n#[cfg(test)]\nmod tests { use vpfs_wire::bmi; }\n";
+        assert_eq!(check_protocols("crates/vpfs-node/src/node.rs", text).len(), 1);
+        assert!(
+            check_protocols("crates/vpfs-session/src/contract.rs", text)[0]
+                .starts_with("crates/vpfs-session/src/contract.rs:1:")
+        );
+        assert_eq!(check_protocols("crates/vpfs-session/src/orangefs/op.rs", text), Vec::<String>::new());
     }
 }

@@ -6,11 +6,9 @@ use std::time::Duration;
 
 use vpfs_core::{AppId, AppPolicy, Time, Weight};
 
-use super::app_entry::{AppEntry, Charge, Place};
 use super::apps::App;
-use super::clients::{Auto, AutoKey, Identity};
+use super::clients::{AppEntry, Auto, AutoKey, Charge, Identity, Place, PushedApps};
 use super::config::Config;
-use super::pushed::PushedApps;
 
 /// Gives every application an [`AppId`] that it keeps until the process ends.
 ///

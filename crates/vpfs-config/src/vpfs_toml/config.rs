@@ -1,39 +1,24 @@
 //! The whole file: read, checked, resolved and compared.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io;
 use std::net::IpAddr;
 use std::path::Path;
+use std::{fmt, io};
 
 use vpfs_core::{ServerId, SharePolicy};
 
-use super::accounts::Account;
-use super::apps::{self, App};
-use super::clients::{self, Identify};
-use super::clients::{AUTO, AppIndex, Auto, AutoShare};
-use super::history;
-use super::host_list::HostSet;
-use super::keys::{ROOT, SECTIONS, SOCKETS};
-use super::limits::{self, Limits, Log};
-use super::metrics::{self, Metrics};
-use super::network::{self, Address, Addresses, Listener, Server};
-use super::overlaps;
-use super::owners::{self, Owner};
-use super::peers::{self, Peers};
-use super::profile::Files;
-use super::promises;
-use super::rates::Capacity;
-use super::rule::{HOSTS_LIMIT, Meanings, Reading};
-use super::scheduler::{self, SchedulerConfig};
-use super::shares::{self, Share};
-use super::trust::{self, Trust};
-use super::web::{self, Web};
-use crate::schema::file::read_text;
-use crate::schema::problem::{self, Problems, did_you_mean};
-use crate::schema::settings::{Setting, Settings};
-use crate::schema::table::Table;
+use super::apps::{App, Capacity, Share};
+use super::clients::{AUTO, Account, AppIndex, Auto, AutoShare, HOSTS_LIMIT, Identify, Meanings, Reading};
+use super::hosts::HostSet;
+use super::keys::{HISTORY, ROOT, SECTIONS, SOCKETS};
+use super::limits::{Limits, Log};
+use super::network::{Address, Addresses, Listener, Metrics, Owner, Peers, Server, Trust, Web};
+use super::scheduler::{Files, SchedulerConfig};
+use super::{apps, clients, limits, network, scheduler};
+use crate::schema;
+use crate::schema::table::{Setting, Settings, Table};
+use crate::schema::{Problems, did_you_mean, read_text, tunables};
 
 /// A configuration that has been checked: names are unique, references are valid, amounts are in range.
 #[derive(Clone, Debug)]
@@ -98,7 +83,7 @@ impl Config {
 
     /// [`Self::parse`] for a file that may refer to others; `files` returns their text by name.
     pub fn parse_with(file: &str, text: &str, files: &dyn Fn(&str) -> io::Result<String>) -> Result<Self, Problems> {
-        let (cx, table) = problem::parse(file, text, &ROOT, SECTIONS)?;
+        let (cx, table) = schema::parse_toml(file, text, &ROOT, SECTIONS)?;
         let draft = Self::read(&Table::open(&cx, &ROOT, "", Some(&table)), file, files);
         let (settings, warnings) = cx.finish(file)?;
         Ok(Self { settings, warnings, ..draft })
@@ -113,14 +98,14 @@ impl Config {
         let scheduler = scheduler::read(root, are_mounts, files);
         let capacity = scheduler.capacity.map(|server| Capacity { server, servers: servers.len() });
         let kind = scheduler.observed.unwrap_or(scheduler.policy.kind);
-        let (mut shares, tables) = shares::read_for(root, kind, capacity);
+        let (mut shares, tables) = apps::read_for(root, kind, capacity);
         let mut rules = Reading { are_mounts, hosts_left: &mut hosts_left, ports: Vec::new() };
         let mut apps = apps::read(root, kind, capacity, &mut rules);
-        promises::check(root, (&shares, &tables), &apps.list, servers.len(), capacity);
+        apps::check_promises(root, (&shares, &tables), &apps.list, servers.len(), capacity);
         let listeners = network::read_listeners(root, &servers, &apps.names, &mut taken);
         rules.check_ports(root, &listeners.iter().map(Listener::ports).collect::<Vec<_>>());
-        let trust = trust::read(root, &mut hosts_left);
-        let peers = peers::read(root, &servers);
+        let trust = network::read_trust(root, &mut hosts_left);
+        let peers = network::read_peers(root, &servers);
         let bound: Vec<_> = listeners.iter().map(|listener| listener.app).collect();
         apps::warn_of_unreachable(root, &apps, &bound, are_mounts);
         apps::warn_of_no_target(root, &apps, kind);
@@ -132,7 +117,7 @@ impl Config {
             apps.list.iter_mut().for_each(|app| app.cap = None);
             shares.iter_mut().for_each(|share| share.policy.cap = None);
         }
-        overlaps::warn(root, &apps);
+        apps::warn(root, &apps);
         let limits = limits::read_limits(root, &servers);
         Self {
             servers,
@@ -142,11 +127,11 @@ impl Config {
             apps: apps.list,
             default_app: apps.default,
             auto: apps.auto,
-            owners: owners::read(root),
+            owners: network::read_owners(root),
             peers,
-            metrics: metrics::read(root),
-            web: web::read(root),
-            keeps_history: history::read(root),
+            metrics: network::read_metrics(root),
+            web: network::read_web(root),
+            keeps_history: read_history(root),
             trust,
             limits,
             log: limits::read_log(root),
@@ -220,7 +205,7 @@ impl Config {
     /// The addresses from which requests between servers are believed: those of `trust.servers`, or else those of the
     /// servers that are not loopback. `known` has the addresses of each host name, or none.
     pub fn resolve_servers(&self, known: &dyn Fn(&str) -> Vec<IpAddr>) -> HostSet {
-        trust::resolve(&self.trust, &self.servers, known)
+        network::resolve(&self.trust, &self.servers, known)
     }
 
     /// A setting in force as text, by its dotted name, for example `scheduler.depth`.
@@ -310,4 +295,42 @@ impl fmt::Display for Diff {
         }
         Ok(())
     }
+}
+
+const INTRODUCTION: &str = r#"# vpfs.toml
+
+<!-- Printed from crates/vpfs-config/src/vpfs_toml/keys.rs; do not edit. UPDATE=1 cargo test -p vpfs-config rewrites it. -->
+
+Every proxy of a cluster reads the same file; `vpfs proxy --server NAME` selects the servers that a process serves.
+[`examples/`](../examples) has files to start from; the smallest is
+
+```toml
+[[server]]
+name = "s1"
+address = "tcp://127.0.0.1:3334"
+
+[[listener]]
+addresses = { s1 = "tcp://127.0.0.1:5334" }
+```
+
+- Sizes are `64KiB` or `64K` (1024), or `64KB` (1000), rates `100MB/s` or `800Mbit/s`, durations `250ms`, `30s`, `5min`,
+  `1h`. Numbers need their unit. A name has at most 64 letters, digits, `-`, `_` and `.`. Files are relative to this one.
+- An unknown key is an error. All problems of a file are reported at once, each with its line.
+- A running proxy applies changes when it reads the file again, except those of keys marked *Restart*. Policies in
+  parentheses are the ones that use a key.
+- Host lists are those of Slurm, pdsh and ClusterShell: `c[001-064,070]`, `r[1-2]n[01-16]-ib`, `c[36-400/2]`; addresses,
+  networks (`10.1.0.0/16`, `10.1.*`), ranges (`10.1.0.31-10.1.0.38`) and NIDs of LNet (`10.1.0.[1-8]@tcp`), also several
+  with commas or blanks; at most 65536 hosts in a file. For groups (`@compute`), write what `nodeset -f @compute` prints.
+  Names are looked up in the background every five minutes and at a reload.
+"#;
+
+/// The text of `docs/config.md`.
+pub fn config_manual() -> String {
+    tunables::print_with_live(INTRODUCTION, SECTIONS)
+}
+
+/// Reads the table; whether history is kept.
+pub(crate) fn read_history(root: &Table<'_>) -> bool {
+    let table = root.table("history", &HISTORY);
+    table.choice("enabled") != Some(0)
 }

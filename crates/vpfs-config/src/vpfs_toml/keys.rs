@@ -2,12 +2,7 @@
 
 use vpfs_core::PolicyKind;
 
-pub(crate) use super::app_keys::{APP, MATCH};
-use super::kinds::{HOSTS, NAME, TWO_LEVEL};
-pub(crate) use super::limit_keys::LIMITS;
-pub(crate) use super::owner_keys::OWNER;
-pub use super::share_keys::SHARE;
-use super::share_keys::WEIGHTS;
+use crate::schema::table::Table;
 use crate::schema::tunables::{Kind, Section, Tunable};
 
 /// The directory of the sockets of processes.
@@ -62,10 +57,15 @@ const ADDRESS: Kind = Kind::Text("an address such as \"tcp://10.0.0.1:3334\"");
 
 const SHARING: &[PolicyKind] =
     &[PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::Isolation, PolicyKind::Proportional];
+
 const SLOTS: &[PolicyKind] = &[PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::TwoLevel, PolicyKind::Ioco];
+
 const ADAPTING: &[PolicyKind] = &[PolicyKind::SfqD, PolicyKind::SfqDPlus];
+
 const SFQ_D_PLUS: &[PolicyKind] = &[PolicyKind::SfqDPlus];
+
 const IOCO: &[PolicyKind] = &[PolicyKind::Ioco];
+
 const PROPORTIONAL: &[PolicyKind] = &[PolicyKind::Proportional];
 
 const DEVICE_TIME_POLICIES: &[PolicyKind] = &[PolicyKind::Isolation, PolicyKind::TwoLevel];
@@ -456,6 +456,7 @@ pub(crate) const PEERS: Section = Section {
 };
 
 const ENDPOINT: Kind = Kind::Text("an IP address and a port such as \"127.0.0.1:9334\"");
+
 const FILE: Kind = Kind::Text("a file, relative to this one");
 
 pub(crate) const METRICS: Section = Section {
@@ -552,3 +553,402 @@ pub(crate) const LOG: Section = Section {
         .at_restart(),
     ],
 };
+
+pub(super) const NAME: Kind = Kind::Text("a name of letters, digits, \"-\", \"_\" and \".\", at most 64 of them");
+
+pub(super) const HOSTS: Kind =
+    Kind::List("a list of addresses, networks, host names and host lists such as [\"10.1.0.0/16\", \"c[001-064]\"]");
+
+pub(super) const PATHS: Kind = Kind::List("a list of patterns such as [\"/opt/climate/**\"]");
+
+pub(super) const NAMES: Kind = Kind::List("a list of patterns such as [\"hub-*\"]");
+
+pub(super) const ACCOUNTS: Kind = Kind::List("a list of names such as [\"alice\", \"bob\"]");
+
+pub(super) const IDS: Kind = Kind::List("a list of numbers and ranges such as [1000, \"2000-2999\"]");
+
+pub(super) const TWO_LEVEL: &[PolicyKind] = &[PolicyKind::TwoLevel];
+
+pub(super) const ISOLATION: &[PolicyKind] = &[PolicyKind::Isolation];
+
+pub(super) const MINIMA: &[PolicyKind] = &[PolicyKind::Isolation, PolicyKind::Proportional];
+
+pub(crate) const APP: Section = Section {
+    name: "app",
+    header: "[[app]]",
+    doc: "An application: what gets a share. A client must match all given keys of `clients`, `uids` or `users`, \
+          `gids` or `groups`, `machines`, `listeners` and `operations`, in any element of each; `[[match]]` adds \
+          alternatives. The first match in the file counts; the listener's application goes first. Without such \
+          keys only a listener or `default` leads to it.",
+    keys: &[
+        Tunable::new("name", NAME, "Its name."),
+        Tunable::new("share", PATH, "The share that it is in.").used_by(WEIGHTS).absent_means("at the top"),
+        Tunable::new(
+            "weight",
+            Kind::Count,
+            "Its weight in its share: while both are busy, weight 4 gets twice what weight 2 gets.",
+        )
+        .instead_of(&["priority"])
+        .used_by(WEIGHTS)
+        .default("1")
+        .range("1", "1000000")
+        .paper("vPFS+ §III-A"),
+        Tunable::new(
+            "cap",
+            Kind::Text("a rate such as \"100MB/s\" or a share of the capacity such as \"25%\""),
+            "Its maximum rate, **sum over all servers**, even if the storage is idle. Several processes need \
+             `[peers]`; without news from the others each allows its even part.",
+        )
+        .instead_of(&["limit", "max", "max_rate", "bandwidth", "rate"])
+        .absent_means("no cap")
+        .paper("vPFS §IV-C3"),
+        Tunable::new(
+            "server_cap",
+            Kind::Text("a rate such as \"100MB/s\" or a share of the capacity such as \"25%\""),
+            "Its maximum rate **on each server**; not with `cap`.",
+        )
+        .absent_means("no cap")
+        .paper("vPFS §IV-C3"),
+        Tunable::new(
+            "target_rate",
+            Kind::Rate,
+            "The rate up to which its requests keep `deadline`, **sum over all servers**. Several processes need \
+             `[peers]`.",
+        )
+        .used_by(TWO_LEVEL)
+        .absent_means("no promise: it gets the capacity that the others leave")
+        .range("1B/s", "1PB/s")
+        .paper("Two-level"),
+        Tunable::new("server_target_rate", Kind::Rate, "The same **on each server**; not with `target_rate`.")
+            .used_by(TWO_LEVEL)
+            .absent_means("no promise")
+            .range("1B/s", "1PB/s")
+            .paper("Two-level"),
+        Tunable::new("deadline", Kind::Duration, "The longest time of a request, within the target rate.")
+            .used_by(TWO_LEVEL)
+            .absent_means("no promise")
+            .range("1ms", "1h")
+            .paper("Two-level"),
+        Tunable::new(
+            "min_rate",
+            Kind::Rate,
+            "The rate that it gets at least, **sum over all servers**, while it asks for it. Several processes \
+             need `[peers]`.",
+        )
+        .used_by(MINIMA)
+        .absent_means("its share by weight")
+        .range("1B/s", "1PB/s"),
+        Tunable::new("server_min_rate", Kind::Rate, "The same **on each server**; not with `min_rate`.")
+            .used_by(MINIMA)
+            .absent_means("its share by weight")
+            .range("1B/s", "1PB/s"),
+        Tunable::new(
+            "latency",
+            Kind::Duration,
+            "The latency to keep for nine in ten requests while it asks for less than its share; if that is \
+             impossible, the log says why.",
+        )
+        .used_by(ISOLATION)
+        .absent_means("as low as possible")
+        .range("100us", "1h"),
+        Tunable::new("burst", Kind::Size, "What it may transfer at once after it was idle, with a cap.")
+            .default("16MiB")
+            .range("1B", "1TiB"),
+        Tunable::new(
+            "exempt",
+            Kind::Choice(&["off", "on"]),
+            "Its requests pass at once and are counted. It \
+                                                              takes from all others. Identify it by `clients` or \
+                                                              a listener: anyone can state a user.",
+        )
+        .absent_means("`off`"),
+        CLIENTS,
+        UIDS,
+        USERS,
+        GIDS,
+        GROUPS,
+        MACHINES,
+        LISTENERS,
+        OPERATIONS,
+        PROGRAMS,
+        CGROUPS,
+        FILES,
+    ],
+};
+
+pub(crate) const MATCH: Section = Section {
+    name: "match",
+    header: "[[match]]",
+    doc: "Another rule of an application, tried where its `[[app]]` stands.",
+    keys: &[
+        Tunable::new("app", NAME, "The application."),
+        CLIENTS,
+        UIDS,
+        USERS,
+        GIDS,
+        GROUPS,
+        MACHINES,
+        LISTENERS,
+        OPERATIONS,
+        PROGRAMS,
+        CGROUPS,
+        FILES,
+    ],
+};
+
+const UNCHECKED: &str = "not checked";
+
+const CLIENTS: Tunable = Tunable::new("clients", HOSTS, "The addresses that its clients connect from.")
+    .instead_of(&["host", "hosts", "nodes", "addresses"])
+    .absent_means(UNCHECKED);
+
+const UIDS: Tunable = Tunable::new("uids", IDS, "The users it runs as, as stated by clients.").absent_means(UNCHECKED);
+
+const USERS: Tunable =
+    Tunable::new("users", ACCOUNTS, "The same by name; with `uids`, one of both must match.").absent_means(UNCHECKED);
+
+const GIDS: Tunable = Tunable::new("gids", IDS, "Groups of the user, as stated by clients.").absent_means(UNCHECKED);
+
+const GROUPS: Tunable =
+    Tunable::new("groups", ACCOUNTS, "The same by name; with `gids`, one of both must match.").absent_means(UNCHECKED);
+
+const MACHINES: Tunable =
+    Tunable::new("machines", NAMES, "Names that client hosts state for themselves (NFS with `sec=sys`).")
+        .absent_means(UNCHECKED);
+
+const LISTENERS: Tunable = Tunable::new(
+    "listeners",
+    Kind::List("a list of ports such as [5335]"),
+    "The ports of listeners that its clients connect to. Not for mounts.",
+)
+.absent_means(UNCHECKED);
+
+const OPERATIONS: Tunable = Tunable::new(
+    "operations",
+    Kind::List("a list such as [\"metadata\"]"),
+    "`read`, `write`, or `metadata`, which is everything else. Other requests of the same client belong to other \
+     applications.",
+)
+.absent_means(UNCHECKED);
+
+const PROGRAMS: Tunable = Tunable::new(
+    "programs",
+    PATHS,
+    "Executables that use a mount; `*` stands for part of a name, `**` for any directories.",
+)
+.absent_means(UNCHECKED);
+
+const CGROUPS: Tunable = Tunable::new(
+    "cgroups",
+    PATHS,
+    "Control groups of programs that use a mount, such as \"/system.slice/backup.service\".",
+)
+.absent_means(UNCHECKED);
+
+const FILES: Tunable = Tunable::new(
+    "files",
+    PATHS,
+    "Files below a mount. Mounts only: requests of OrangeFS and NFS carry handles, which tell neither a path nor \
+     an export. Give an export a port of its own, and write `listeners`.",
+)
+.instead_of(&["export", "exports", "path", "paths"])
+.absent_means(UNCHECKED);
+
+/// The policies that have weights.
+pub(super) const WEIGHTS: &[PolicyKind] =
+    &[PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::TwoLevel, PolicyKind::Isolation, PolicyKind::Proportional];
+
+pub(super) const PATH: Kind = Kind::Text("a name or a path of at most 8 names such as \"physics/alice\"");
+
+/// A share, in any file.
+pub const SHARE: Section = Section {
+    name: "share",
+    header: "[[share]]",
+    doc: "A share of the storage, divided among the applications that name it and the shares below it \
+          (`physics/alice` is in `physics`). What a member does not use goes to its siblings first. A share \
+          without a table has weight 1. At most 4096.",
+    keys: &[
+        Tunable::new("name", PATH, "Its name, after that of the share that it is in."),
+        Tunable::new("weight", Kind::Count, "Its weight among the members of the same share.")
+            .used_by(WEIGHTS)
+            .default("1")
+            .range("1", "1000000"),
+        Tunable::new(
+            "cap",
+            Kind::Text("a rate such as \"100MB/s\" or a share of the capacity such as \"25%\""),
+            "The maximum rate of all its members, **sum over all servers**.",
+        )
+        .absent_means("no cap"),
+        Tunable::new(
+            "server_cap",
+            Kind::Text("a rate such as \"100MB/s\" or a share of the capacity such as \"25%\""),
+            "The same **on each server**; not with `cap`.",
+        )
+        .absent_means("no cap"),
+        Tunable::new("burst", Kind::Size, "What they may transfer at once after all were idle.")
+            .default("16MiB")
+            .range("1B", "1TiB"),
+        Tunable::new(
+            "min_rate",
+            Kind::Rate,
+            "The rate that all its members get at least, **sum over all servers**. They divide it by weight; \
+             minima of members count for it.",
+        )
+        .used_by(MINIMA)
+        .absent_means("its share by weight")
+        .range("1B/s", "1PB/s"),
+        Tunable::new("server_min_rate", Kind::Rate, "The same **on each server**; not with `min_rate`.")
+            .used_by(MINIMA)
+            .absent_means("its share by weight")
+            .range("1B/s", "1PB/s"),
+    ],
+};
+
+pub(crate) const OWNER: Section = Section {
+    name: "owner",
+    header: "[[owner]]",
+    doc: "An owner may push applications at runtime ([jobs](guide/cluster.md), `vpfs app`). Root and the proxy's user \
+          always may, at its socket. An owner changes only its own sets. Rules of `[[app]]` go first, then sets \
+          of unlisted owners, then owners in the order of the file.",
+    keys: &[
+        Tunable::new(
+            "name",
+            Kind::Text("a name of letters, digits, \"-\" and \"_\", at most 64 of them"),
+            "Its sets have this name, or this name, a dot and a part of their own.",
+        ),
+        Tunable::new(
+            "token",
+            Kind::Text("a file, relative to this one"),
+            "A secret of at least 16 characters. Nobody else may read the file, which is read per request.",
+        ),
+    ],
+};
+
+pub(crate) const LIMITS: Section = Section {
+    name: "limits",
+    header: "[limits]",
+    doc: "At a limit the peer waits and nothing is dropped, with two exceptions: connections beyond \
+          `connections_per_host` are closed; and a connection that sends requests in front of the data of a \
+          dispatched write may hold eight times `operations` (at least 4096 more) and twice `request_bytes` (at \
+          least 1 MiB more), or what `memory` leaves, before it is closed.",
+    keys: &[
+        Tunable::new(
+            "connections",
+            Kind::Count,
+            "Client connections per process. A further one replaces an idle one of a host that has more, or one \
+             unused for a minute; otherwise it waits.",
+        )
+        .default("4096")
+        .range("1", "1000000"),
+        Tunable::new(
+            "connections_per_host",
+            Kind::Count,
+            "Connections from one address; further ones are closed. A job has one per process and server; \
+             clients behind a NAT gateway are one host.",
+        )
+        .absent_means("a quarter of `connections`, but not less than 64, or than `connections` if that is smaller")
+        .range("1", "1000000"),
+        Tunable::new("operations", Kind::Count, "Operations of one connection that are held or in progress.")
+            .default("256")
+            .range("1", "65536"),
+        Tunable::new(
+            "request_bytes",
+            Kind::Size,
+            "Bytes of one connection's requests, at least 512 each, with the data of held ones. With NFS it must \
+             exceed what a client has in flight, or a writer stops other users of the connection.",
+        )
+        .absent_means("4MiB, or 80MiB if the address of a server begins with `nfs://`")
+        .range("64KiB", "1GiB"),
+        Tunable::new("buffer", Kind::Size, "Bytes of one connection that wait to be sent to one side.")
+            .default("1MiB")
+            .range("64KiB", "1GiB"),
+        Tunable::new(
+            "memory",
+            Kind::Size,
+            "Bytes that all connections of a process hold, each beyond 64 KiB. From seven eighths on, \
+             connections that hold more than 32 KiB wait until three quarters.",
+        )
+        .default("1GiB")
+        .range("16MiB", "1TiB"),
+        Tunable::new("host_memory", Kind::Size, "The same per client host.")
+            .absent_means("a quarter of `memory`")
+            .range("4MiB", "1TiB"),
+        Tunable::new(
+            "reply_timeout",
+            Kind::Duration,
+            "An operation without an answer is abandoned with its connection after this time. Clients repeat \
+             after 300 s.",
+        )
+        .default("330s")
+        .range("1s", "1d"),
+        Tunable::new(
+            "max_hold",
+            Kind::Duration,
+            "A request that waits for its turn longer is sent only when its client repeats it, in its old place. \
+             Between half of the clients' time-out and all of it, less what a server needs.",
+        )
+        .absent_means("nine tenths of `client_timeout`, 270 s without that")
+        .range("500ms", "1d"),
+        Tunable::new("flow_timeout", Kind::Duration, "The same time-out for a transfer without progress.")
+            .default("60s")
+            .range("1s", "1d"),
+        Tunable::new(
+            "stall_timeout",
+            Kind::Duration,
+            "The same for an operation that waits for its client. Its slots are free after a second in any case.",
+        )
+        .default("5min")
+        .range("1s", "1d"),
+        Tunable::new(
+            "request_timeout",
+            Kind::Duration,
+            "The time to complete a request of which a part was sent. Idle connections and data of writes are \
+             not affected.",
+        )
+        .default("10s")
+        .range("1s", "1d"),
+        Tunable::new(
+            "client_timeout",
+            Kind::Duration,
+            "How long clients are told to wait for an answer. Raise it if caps hold requests for minutes: \
+             clients repeat five times, then fail.",
+        )
+        .absent_means("the value in the servers' own configuration, 300 s by default")
+        .range("1s", "1d")
+        .at_restart(),
+        Tunable::new("connect_timeout", Kind::Duration, "The time-out for connecting to a server.")
+            .default("10s")
+            .range("10ms", "10min"),
+        Tunable::new(
+            "write_back",
+            Kind::Text("\"auto\", \"off\" or a size such as \"64MiB\""),
+            "How much written data may be in the server host's memory and not on its disk, per disk: everything \
+             unstored is ahead of a small write. `auto` is what the disk stores in an eighth of a second. Needs \
+             Linux 6.2, and root or vpfs-write-back.service on that host; otherwise NFS servers are asked to store \
+             at once what exceeds it. `off` in mode `observe`.",
+        )
+        .default("auto")
+        .at_restart(),
+        Tunable::new("drain_timeout", Kind::Duration, "The time that operations in progress get at shutdown.")
+            .default("30s")
+            .range("0s", "1h"),
+    ],
+};
+
+/// Warns about keys that `policy` does not use, unless they have their defaults; each once, at the first of these
+/// tables that has it.
+pub(crate) fn warn(tables: &[Table<'_>], policy: PolicyKind) {
+    let Some(section) = tables.first().map(Table::section) else { return };
+    for row in section.keys.iter().filter(|row| !row.is_used_by(policy)) {
+        let mut having = tables.iter().filter(|table| table.differs(row.key));
+        let Some(first) = having.next() else { continue };
+        let others = match having.count() {
+            0 => String::new(),
+            count => format!(" (so do {count} more {})", section.header),
+        };
+        let policies = row.policies.iter().map(|policy| policy.name()).collect::<Vec<_>>().join(", ");
+        let message =
+            format!("has no effect with the policy {}, only with {policies}; remove it{others}", policy.name());
+        first.cx.warn(first.line_of(row.key), first.path(row.key), message);
+    }
+}

@@ -2,8 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::net::IpAddr;
-use std::path::PathBuf;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::DeValue;
@@ -11,10 +12,12 @@ use vpfs_core::ServerId;
 
 use super::apps::Names;
 use super::clients::AppIndex;
-use super::host_name::is_host_name;
-use crate::schema::problem::did_you_mean;
+use super::hosts::{HostList, HostSet, is_host_name};
+use super::keys::{METRICS, OWNER, PEERS, REFUSE, SOCKETS, TRUST, WEB};
+use crate::names::{NAME_RULE, SetName, is_name};
 use crate::schema::table::Table;
 use crate::schema::units::quote;
+use crate::schema::{did_you_mean, some_of};
 
 /// A server's protocol, given by the scheme of its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -170,6 +173,7 @@ impl Listener {
 
 /// The maximum number of servers in a file.
 const SERVERS_LIMIT: usize = 1024;
+
 /// The maximum number of listeners in a file.
 const LISTENERS_LIMIT: usize = 64;
 
@@ -374,7 +378,7 @@ fn named_addresses<'a>(table: &Table<'_>, servers: &'a [Server]) -> Vec<ProxyAdd
     let missing: Vec<_> =
         servers.iter().map(|server| server.name.as_str()).filter(|name| !given.contains_key(*name)).collect();
     if !missing.is_empty() {
-        let missing = crate::schema::problem::some_of(&missing);
+        let missing = crate::schema::some_of(&missing);
         table.refuse("addresses", format!("has no address for {missing}; a listener needs one for every server"));
     }
     let mut addresses = Vec::new();
@@ -391,4 +395,343 @@ fn named_addresses<'a>(table: &Table<'_>, servers: &'a [Server]) -> Vec<ProxyAdd
         }
     }
     addresses
+}
+
+/// Which hosts a proxy trusts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trust {
+    /// The hosts whose requests between servers are believed; `None`: those of `[[server]]` that are not loopback.
+    pub servers: Option<HostList>,
+    /// Whether clients may administer servers.
+    pub may_manage: bool,
+}
+
+pub(crate) fn read_trust(root: &Table<'_>, hosts_left: &mut usize) -> Trust {
+    let table = root.table("trust", &TRUST);
+    Trust {
+        servers: table.has("servers").then(|| HostList::read(&table, "servers", hosts_left)),
+        may_manage: table.choice("management") != Some(REFUSE),
+    }
+}
+
+/// The addresses of the list, or else of the servers; `known` has those of each host name, or none.
+pub(crate) fn resolve(trust: &Trust, servers: &[Server], known: &dyn Fn(&str) -> Vec<IpAddr>) -> HostSet {
+    if let Some(list) = &trust.servers {
+        return list.resolve(known);
+    }
+    // No loopback address: any program on this machine could connect from there.
+    let remote = |ip: &IpAddr| !ip.to_canonical().is_loopback();
+    let addresses = |server: &Server| {
+        let host = server.address.host();
+        host.parse().map_or_else(|_| known(host), |ip| vec![ip])
+    };
+    let mut hosts = HostSet::default();
+    hosts.add(servers.iter().flat_map(addresses).filter(remote));
+    hosts
+}
+
+/// How proxies of different processes tell each other what they served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peers {
+    /// The cluster's name.
+    pub cluster: String,
+    /// Host and port where the proxy of each server listens for others, by [`vpfs_core::ServerId`].
+    pub addresses: Vec<(String, u16)>,
+    /// The local address to listen at, if it is not the host of the address.
+    pub bind: Option<IpAddr>,
+    /// How processes recognise each other.
+    pub security: PeerSecurity,
+    /// The difference of clocks beyond which the log has a warning.
+    pub clock_limit: Duration,
+    /// The directory of the sockets of processes.
+    pub sockets: PathBuf,
+}
+
+/// How processes recognise each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerSecurity {
+    /// By a secret that all of them have, in this file.
+    SharedKey(PathBuf),
+    /// By certificates of a common authority.
+    Certificates {
+        /// The authorities' certificates.
+        authority: PathBuf,
+        /// The process's own one.
+        certificate: PathBuf,
+        /// Its private key.
+        private_key: PathBuf,
+    },
+    /// Not at all, and nothing is encrypted.
+    None,
+}
+
+impl Peers {
+    /// Makes relative paths relative to `folder`.
+    pub(crate) fn resolve_paths(&mut self, folder: &Path) {
+        let paths: Vec<&mut PathBuf> = match &mut self.security {
+            PeerSecurity::SharedKey(key) => vec![key],
+            PeerSecurity::Certificates { authority, certificate, private_key } => {
+                vec![authority, certificate, private_key]
+            }
+            PeerSecurity::None => Vec::new(),
+        };
+        paths.into_iter().chain([&mut self.sockets]).for_each(|path| *path = folder.join(&*path));
+    }
+}
+
+/// Reads the table; `None` if the file has none, or one with a problem, which is reported.
+pub(crate) fn read_peers(root: &Table<'_>, servers: &[Server]) -> Option<Peers> {
+    if !root.has("peers") {
+        return None;
+    }
+    let table = root.table("peers", &PEERS);
+    let cluster = read_name(&table);
+    let bind = read_peer_bind(&table);
+    let (addresses, security) = (read_peer_addresses(&table, servers), read_security(&table));
+    let clock_limit = table.duration_or_default("clock_limit");
+    let sockets = table.text("sockets").unwrap_or(SOCKETS);
+    table.set("sockets", sockets);
+    let sockets = PathBuf::from(sockets);
+    Some(Peers { cluster, addresses: addresses?, bind, security: security?, clock_limit, sockets })
+}
+
+fn read_name(table: &Table<'_>) -> String {
+    let name = table.text("cluster").unwrap_or("vpfs");
+    if !is_name(name) {
+        table.refuse("cluster", format!("{} is not a name; {NAME_RULE}", quote(name)));
+    }
+    table.set("cluster", name);
+    name.to_owned()
+}
+
+fn read_peer_bind(table: &Table<'_>) -> Option<IpAddr> {
+    let text = table.text("bind")?;
+    let bind = text.parse().ok();
+    match bind {
+        Some(_) => table.set("bind", text),
+        None => {
+            table.refuse("bind", format!("{} is not an IP address; write for example \"0.0.0.0\"", quote(text)));
+        }
+    }
+    bind
+}
+
+fn read_security(table: &Table<'_>) -> Option<PeerSecurity> {
+    const KEY: &[&str] = &["shared_key"];
+    const CERTIFICATES: &[&str] = &["authority", "certificate", "private_key"];
+    let choice = table.choice("security")?;
+    let (needed, others) = match choice {
+        0 => (KEY, CERTIFICATES),
+        1 => (CERTIFICATES, KEY),
+        _ => (&[][..], &["shared_key", "authority", "certificate", "private_key"][..]),
+    };
+    for key in others.iter().filter(|key| table.has(key)) {
+        table.refuse(key, "has no effect with this security; remove it, or choose another security");
+    }
+    let missing: Vec<&str> = needed.iter().copied().filter(|key| !table.has(key)).collect();
+    if !missing.is_empty() {
+        table.refuse("security", format!("needs {}; `vpfs init` writes such files", some_of(&missing)));
+    }
+    let files: Vec<PathBuf> = needed.iter().filter_map(|key| read_file(table, key)).collect();
+    match choice {
+        0 => files.into_iter().next().map(PeerSecurity::SharedKey),
+        1 => {
+            let [authority, certificate, private_key] = files.try_into().ok()?;
+            Some(PeerSecurity::Certificates { authority, certificate, private_key })
+        }
+        _ => Some(PeerSecurity::None),
+    }
+}
+
+fn read_file(table: &Table<'_>, key: &str) -> Option<PathBuf> {
+    let path = table.text(key)?;
+    table.set(key, path);
+    Some(path.into())
+}
+
+fn read_peer_addresses(table: &Table<'_>, servers: &[Server]) -> Option<Vec<(String, u16)>> {
+    match (table.has("port"), table.has("addresses")) {
+        (true, true) => table.refuse("port", "cannot be combined with addresses; remove one of the two"),
+        (false, false) => {
+            let example =
+                "port = 7334 (the same on every server's host) or addresses = { s1 = \"10.0.0.1:7334\", ... }";
+            table.refuse("addresses", format!("is missing; add {example}"));
+        }
+        (true, false) => {
+            let port = u16::try_from(table.count("port")?).ok()?;
+            return Some(servers.iter().map(|server| (server.address.host().to_owned(), port)).collect());
+        }
+        (false, true) => return named_peer_addresses(table, servers),
+    }
+    None
+}
+
+fn named_peer_addresses(table: &Table<'_>, servers: &[Server]) -> Option<Vec<(String, u16)>> {
+    let DeValue::Table(given) = table.value("addresses")?.get_ref() else {
+        table.refuse("addresses", table.mismatch("addresses", table.value("addresses")?.get_ref()));
+        return None;
+    };
+    let path = |name: &str| table.path(&format!("addresses.{name}"));
+    let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
+    for name in given.keys().filter(|name| !names.contains(&name.get_ref().as_ref())) {
+        let hint = did_you_mean(name.get_ref(), names.iter().copied());
+        table.cx.refuse(table.cx.line_of(name), path(name.get_ref()), format!("unknown server{hint}"));
+    }
+    let missing: Vec<&str> = names.iter().copied().filter(|name| !given.contains_key(*name)).collect();
+    if !missing.is_empty() {
+        table.refuse("addresses", format!("has no address for {}; every server needs one", some_of(&missing)));
+    }
+    let mut addresses = Vec::new();
+    for name in names {
+        let value = given.get(name)?;
+        let text = value.get_ref().as_str();
+        match text.and_then(host_and_port) {
+            Some(address) => {
+                table.set_member("addresses", name, text.unwrap_or_default());
+                addresses.push(address);
+            }
+            None => {
+                let message = "is not an address; write for example \"10.0.0.1:7334\"";
+                table.cx.refuse(table.cx.line_of(value), path(name), message);
+            }
+        }
+    }
+    Some(addresses)
+}
+
+fn host_and_port(text: &str) -> Option<(String, u16)> {
+    let (host, port) = text.rsplit_once(':')?;
+    let port = port.parse().ok().filter(|port| *port > 0)?;
+    let v6 =
+        host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).filter(|host| host.parse::<IpAddr>().is_ok());
+    v6.or_else(|| Some(host).filter(|host| is_host_name(host))).map(|host| (host.to_owned(), port))
+}
+
+/// Where metrics are served by TCP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metrics {
+    /// The address; one of the loopback, if there is no token.
+    pub listen: SocketAddr,
+    /// The file with the secret that readers of metrics must send.
+    pub token: Option<PathBuf>,
+}
+
+impl Metrics {
+    /// Makes relative paths relative to `folder`.
+    pub(crate) fn resolve_paths(&mut self, folder: &Path) {
+        self.token.iter_mut().for_each(|path| *path = folder.join(&*path));
+    }
+}
+
+/// Reads the table; `None` if metrics are not served by TCP, or the table has a problem, which is reported.
+pub(crate) fn read_metrics(root: &Table<'_>) -> Option<Metrics> {
+    let table = root.table("metrics", &METRICS);
+    let token = table.text("token");
+    token.iter().for_each(|token| table.set("token", *token));
+    let Some(text) = table.text("listen") else {
+        if token.is_some() {
+            table.refuse("token", "has no effect without listen; add listen = \"0.0.0.0:9334\", or remove it");
+        }
+        return None;
+    };
+    let listen = endpoint(&table, text)?;
+    if token.is_none() && !listen.ip().to_canonical().is_loopback() {
+        let (quoted, port) = (quote(text), listen.port());
+        let message = format!(
+            "{quoted} can be reached from other hosts, where everybody could read what each application does; add \
+             token = \"metrics.token\", a file with a secret, or listen at \"127.0.0.1:{port}\""
+        );
+        table.refuse("listen", message);
+        return None;
+    }
+    table.set("listen", text);
+    Some(Metrics { listen, token: token.map(PathBuf::from) })
+}
+
+/// The address in `listen`; reports what is none.
+pub(super) fn endpoint(table: &Table<'_>, text: &str) -> Option<SocketAddr> {
+    let address = text.parse::<SocketAddr>().ok().filter(|address| address.port() > 0);
+    if address.is_none() {
+        let fix = "is not an IP address with a port; write for example \"127.0.0.1:9334\"";
+        table.refuse("listen", format!("{} {fix}", quote(text)));
+    }
+    address
+}
+
+/// Where the live page is served by TCP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Web {
+    /// The address.
+    pub listen: SocketAddr,
+    /// The file with the secret in the path of the page.
+    pub key: PathBuf,
+}
+
+impl Web {
+    /// Makes relative paths relative to `folder`.
+    pub(crate) fn resolve_paths(&mut self, folder: &Path) {
+        self.key = folder.join(&self.key);
+    }
+}
+
+/// Reads the table; `None` if the page is not served by TCP, or the table has a problem, which is reported.
+pub(crate) fn read_web(root: &Table<'_>) -> Option<Web> {
+    let table = root.table("web", &WEB);
+    let [listen, key] = ["listen", "key"].map(|name| table.text(name));
+    listen.iter().for_each(|listen| table.set("listen", *listen));
+    key.iter().for_each(|key| table.set("key", *key));
+    match (listen, key) {
+        (Some(listen), Some(key)) => Some(Web { listen: endpoint(&table, listen)?, key: PathBuf::from(key) }),
+        (Some(_), None) => {
+            let fix = "everybody who can connect could see what each application does; add key = \"web.key\", a file with a \
+                       secret (openssl rand -hex 16)";
+            table.refuse("listen", fix);
+            None
+        }
+        (None, Some(_)) => {
+            table.refuse("key", "has no effect without listen; add listen = \"127.0.0.1:9335\", or remove it");
+            None
+        }
+        (None, None) => None,
+    }
+}
+
+/// Who may push sets under one name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// What its sets are called, or begin with before a dot.
+    pub name: String,
+    /// The file with the secret that it must send.
+    pub token: PathBuf,
+}
+
+impl Owner {
+    /// Makes a relative path relative to `folder`.
+    pub(crate) fn resolve_path(&mut self, folder: &Path) {
+        self.token = folder.join(&self.token);
+    }
+}
+
+/// Reads all of them, without those that have a problem, which is reported.
+pub(crate) fn read_owners(root: &Table<'_>) -> Vec<Owner> {
+    let mut names = Names::new("owner");
+    let read = |(index, value)| {
+        let table = Table::open(root.cx, &OWNER, format!("owner.{}", index + 1), Some(value));
+        let name = names.read(&table, "name");
+        let token = table.text("token");
+        token.iter().for_each(|token| table.set("token", *token));
+        let name = name?;
+        match SetName::parse(&name) {
+            Ok(set) if set.owner() == name => Some(Owner { name, token: PathBuf::from(token?) }),
+            Ok(_) => {
+                table.refuse("name", "has a dot; the owner of a set is what stands before the first one");
+                None
+            }
+            Err(problem) => {
+                table.refuse("name", problem);
+                None
+            }
+        }
+    };
+    (0..).zip(root.list("owner")).filter_map(read).collect()
 }

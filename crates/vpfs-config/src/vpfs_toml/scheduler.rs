@@ -1,20 +1,20 @@
 //! `[scheduler]`: policy, slots and costs.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use vpfs_core::settings::DeviceTime;
+use vpfs_core::slot_cost::SizeClass;
 use vpfs_core::{
-    Backfill, Bytes, CostUnit, Deadlines, Depth, IocoSettings, PolicyKind, Protection, Settings, Sharing, SharingMode,
-    SlotCostTable, TwoLevelSettings, WindowOrder,
+    Backfill, Bytes, CostUnit, Deadlines, Depth, IocoSettings, OpKind, PolicyKind, Protection, Settings, Sharing,
+    SharingMode, SlotCost, SlotCostTable, TwoLevelSettings, WindowOrder,
 };
 
-use super::device_times;
-use super::ignored;
-use super::keys::SCHEDULER;
-use super::profile::{self, Files, MeasuredProfile};
-use super::slot_costs::{depth, read_table};
-use crate::schema::table::Table;
-use crate::schema::units::{Rate, decimal, quote};
+use super::keys;
+use super::keys::{DEVICE_TIME, PROFILE, PROFILE_ROOT, SCHEDULER, SLOT_COST};
+use crate::schema::Problems;
+use crate::schema::table::{Table, read_file};
+use crate::schema::units::{Rate, Size, Span, decimal, quote};
 
 /// In the order of the table of tunables.
 const BACKFILL: [Backfill; 2] = [Backfill::Bounded, Backfill::Paper];
@@ -27,6 +27,7 @@ const PROTECTIONS: [Protection; 2] = [Protection::Balanced, Protection::Strong];
 
 /// In the order of the table of tunables.
 const DEADLINES: [Deadlines; 2] = [Deadlines::Paced, Deadlines::Paper];
+
 const WINDOW_ORDERS: [WindowOrder; 2] = [WindowOrder::Fair, WindowOrder::Paper];
 
 /// In the order of the table of tunables.
@@ -60,8 +61,8 @@ impl Table<'_> {
 pub(super) fn read(root: &Table<'_>, are_mounts: bool, files: Files<'_>) -> SchedulerConfig {
     let table = root.table("scheduler", &SCHEDULER);
     let kind = if are_mounts { read_kind_of_mounts(&table) } else { read_kind(&table) };
-    ignored::warn(std::slice::from_ref(&table), kind);
-    let profile = profile::load(&table, files);
+    keys::warn(std::slice::from_ref(&table), kind);
+    let profile = load_profile(&table, files);
     let depth = read_depth(&table, profile.as_ref());
     let device_times = read_device_times(&table, profile.as_ref());
     let observed = (table.choice("mode") == Some(1)).then_some(kind);
@@ -138,11 +139,11 @@ fn read_depth(table: &Table<'_>, profile: Option<&MeasuredProfile>) -> Depth {
 fn read_device_times(table: &Table<'_>, profile: Option<&MeasuredProfile>) -> Vec<DeviceTime> {
     match profile {
         Some(profile) if !table.has("device_time") => {
-            table.set("device_time", device_times::show(&profile.device_times));
+            table.set("device_time", show_device_times(&profile.device_times));
             table.imply("device_time", OF_PROFILE);
             profile.device_times.clone()
         }
-        _ => device_times::read(table),
+        _ => read_device_time_rows(table),
     }
 }
 
@@ -193,5 +194,179 @@ fn read_min_local_share(table: &Table<'_>) -> u32 {
             table.refuse(KEY, format!("{} is not a share from \"0%\" to \"100%\"", quote(found)));
             default
         }
+    }
+}
+
+pub(crate) fn depth(table: &Table<'_>) -> Depth {
+    table.count("depth").and_then(Depth::new).expect("the row has a default and excludes 0")
+}
+
+/// Keys with their values as text.
+pub(crate) type Shown = [(&'static str, String); 2];
+
+/// Rows by operation and size, with their lines; line 0 for the default ones.
+type Rows = BTreeMap<(OpKind, Bytes), (SlotCost, usize)>;
+
+pub(crate) const BOTH: [OpKind; 2] = [OpKind::Read, OpKind::Write];
+
+pub(crate) fn op_name(op: OpKind) -> &'static str {
+    match op {
+        OpKind::Read => "read",
+        OpKind::Write => "write",
+        OpKind::Metadata => "metadata",
+    }
+}
+
+/// The table, and its keys as text.
+pub(crate) fn read_table(scheduler: &Table<'_>, depth: Depth) -> (SlotCostTable, Shown) {
+    let small = Bytes(scheduler.number_or_default("small_threshold"));
+    let rows = if scheduler.has("slot_cost") { read_rows(scheduler, small, depth) } else { default_rows(small) };
+    let classes = |op| {
+        let rows = rows.iter().filter(move |row| row.0.0 == op);
+        rows.map(|(&(_, up_to), &(slot_cost, _))| SizeClass { up_to, slot_cost }).collect::<Vec<_>>()
+    };
+    let (reads, writes) = (classes(OpKind::Read), classes(OpKind::Write));
+    match (reads.is_empty(), writes.is_empty()) {
+        // Otherwise one operation would silently remain without a profile.
+        (false, true) => scheduler.refuse("slot_cost", "has no row for writes; add one, or omit op in a row"),
+        (true, false) => scheduler.refuse("slot_cost", "has no row for reads; add one, or omit op in a row"),
+        _ => {}
+    }
+    let show = |(&(op, up_to), &(slots, _)): (&(OpKind, Bytes), &(SlotCost, usize))| {
+        format!("{} up to {}: {}", op_name(op), Size(up_to), slots.get())
+    };
+    let shown = rows.iter().map(show).collect::<Vec<_>>().join(", ");
+    let element = |(&(op, up_to), &(slots, _)): (&(OpKind, Bytes), &(SlotCost, usize))| {
+        format!("{{ op = \"{}\", up_to = \"{}\", slots = {} }}", op_name(op), Size(up_to), slots.get())
+    };
+    scheduler.set_list("slot_cost", &rows.iter().map(element).collect::<Vec<_>>(), shown.clone());
+    scheduler.imply("slot_cost", "of the paper's storage");
+    let table = SlotCostTable::new(small, reads, writes).unwrap_or_else(|error| {
+        scheduler.refuse("slot_cost", error.to_string());
+        SlotCostTable::uniform()
+    });
+    (table, [("small_threshold", Size(small).to_string()), ("slot_cost", shown)])
+}
+
+/// The rows of [`SlotCostTable::default`] above the threshold.
+fn default_rows(small: Bytes) -> Rows {
+    let table = SlotCostTable::default();
+    let sizes = [Bytes::kib(512), Bytes::mib(1), Bytes::mib(2)];
+    let sizes = sizes.iter().filter(|&&size| size > small);
+    sizes.flat_map(|&size| BOTH.map(|op| ((op, size), (table.slot_cost(op, size), 0)))).collect()
+}
+
+fn read_rows(scheduler: &Table<'_>, small: Bytes, depth: Depth) -> Rows {
+    let mut rows = Rows::new();
+    for row in scheduler.tables("slot_cost", &SLOT_COST) {
+        let ops = row.choice("op").map_or(&BOTH[..], |index| &BOTH[index..=index]);
+        let up_to = row.number("up_to").map(Bytes);
+        let slots = row.count("slots").and_then(SlotCost::new);
+        let (Some(up_to), Some(slots)) = (up_to, slots) else { continue };
+        if up_to <= small {
+            let message =
+                format!("is not above small_threshold ({}); requests up to that size take 1 slot", Size(small));
+            row.refuse("up_to", message);
+            continue;
+        }
+        if slots.get() > depth.get() {
+            let message = format!("{} exceeds depth; {} is used", slots.get(), depth.get());
+            row.cx.warn(row.line_of("slots"), row.path("slots"), message);
+        }
+        for &op in ops {
+            if let Some((_, line)) = rows.insert((op, up_to), (slots, row.line_of("up_to"))) {
+                let (op, size) = (op_name(op), Size(up_to));
+                row.refuse("up_to", format!("line {line} also has a row for {op}s up to {size}; remove one of them"));
+            }
+        }
+    }
+    rows
+}
+
+const KEY: &str = "device_time";
+
+/// The rows, by operation and size.
+pub(crate) fn read_device_time_rows(scheduler: &Table<'_>) -> Vec<DeviceTime> {
+    let mut rows: BTreeMap<(OpKind, Bytes), (DeviceTime, usize)> = BTreeMap::new();
+    for row in scheduler.tables(KEY, &DEVICE_TIME) {
+        let ops = row.choice("op").map_or(&BOTH[..], |index| &BOTH[index..=index]);
+        let (Some(size), Some(time)) = (row.number("size").map(Bytes), row.number("time")) else { continue };
+        let time = std::time::Duration::from_nanos(time);
+        for &op in ops {
+            let measured = (DeviceTime { op, size, time }, row.line_of("size"));
+            if let Some((_, line)) = rows.insert((op, size), measured) {
+                let (op, size) = (op_name(op), Size(size));
+                row.refuse("size", format!("line {line} also has a row for {op}s of {size}; remove one of them"));
+            }
+        }
+    }
+    let rows: Vec<DeviceTime> = rows.into_values().map(|(row, _)| row).collect();
+    if scheduler.has(KEY) {
+        let element = |row: &DeviceTime| {
+            let (op, size, time) = (op_name(row.op), Size(row.size), Span(row.time));
+            format!("{{ op = \"{op}\", size = \"{size}\", time = \"{time}\" }}")
+        };
+        scheduler.set_list(KEY, &rows.iter().map(element).collect::<Vec<_>>(), show_device_times(&rows));
+    }
+    rows
+}
+
+/// As text.
+pub(crate) fn show_device_times(rows: &[DeviceTime]) -> String {
+    let show = |row: &DeviceTime| format!("{} of {}: {}", op_name(row.op), Size(row.size), Span(row.time));
+    rows.iter().map(show).collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the text of a file, by its name in the configuration.
+pub(crate) type Files<'a> = &'a dyn Fn(&str) -> io::Result<String>;
+
+/// The measured values.
+pub(crate) struct MeasuredProfile {
+    pub(crate) depth: Option<Depth>,
+    pub(crate) slot_costs: SlotCostTable,
+    /// The slot costs as text.
+    pub(crate) shown: Shown,
+    pub(crate) device_times: Vec<DeviceTime>,
+}
+
+/// The profile that `[scheduler]` names; `None` if it names none, or one with a problem, which is reported.
+pub(crate) fn load_profile(scheduler: &Table<'_>, files: Files<'_>) -> Option<MeasuredProfile> {
+    const KEY: &str = "profile";
+    let name = scheduler.text(KEY)?;
+    scheduler.set(KEY, name);
+    let read = files(name).map_err(|error| format!("{name} cannot be read: {error}; create it with `vpfs profile`"));
+    match read.and_then(|text| parse(name, &text).map_err(|problems| problems.to_string())) {
+        Ok(profile) => Some(profile),
+        Err(message) => {
+            scheduler.refuse(KEY, message);
+            None
+        }
+    }
+}
+
+fn parse(file: &str, text: &str) -> Result<MeasuredProfile, Problems> {
+    read_file(file, text, &PROFILE_ROOT, |root| {
+        let table = root.table("scheduler", &PROFILE);
+        let depth = depth(&table);
+        let (slot_costs, shown) = read_table(&table, depth);
+        let device_times = read_device_time_rows(&table);
+        MeasuredProfile { depth: table.has("depth").then_some(depth), slot_costs, shown, device_times }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_is_the_cores() {
+        let rows = default_rows(Bytes::kib(128));
+        let classes = |op| {
+            let rows = rows.iter().filter(move |row| row.0.0 == op);
+            rows.map(|(&(_, up_to), &(slot_cost, _))| SizeClass { up_to, slot_cost }).collect()
+        };
+        let table = SlotCostTable::new(Bytes::kib(128), classes(OpKind::Read), classes(OpKind::Write));
+        assert_eq!(table, Ok(SlotCostTable::default()));
+        assert_eq!(default_rows(Bytes::mib(1)).len(), 2);
     }
 }

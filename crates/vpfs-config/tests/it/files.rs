@@ -1,8 +1,15 @@
 //! The files of this repository that this crate reads or writes.
 
+#[path = "../../../../fuzz/src/files.rs"]
+#[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
+mod fuzz;
+
+use std::io;
 use std::path::{Path, PathBuf};
 
-use vpfs_config::{AppIndex, Client, Config, Identity, Protocol, config_manual};
+use proptest::prelude::*;
+use vpfs_config::tunables::{Absent, Kind, Section, Tunable};
+use vpfs_config::{AppIndex, Client, Config, Identity, Protocol, SECTIONS, config_manual};
 use vpfs_core::{Bytes, OpKind, SlotCostTable};
 
 fn repository() -> PathBuf {
@@ -115,4 +122,318 @@ fn the_manual_matches_the_code() {
     }
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(committed == printed, "docs/config.md is out of date; run UPDATE=1 cargo test -p vpfs-config");
+}
+
+const PROFILE: &str = "[scheduler]\ndepth = 20\nsmall_threshold = \"64KiB\"\nslot_cost = [{ up_to = \"1MiB\", slots = 7 }]\n\
+                       device_time = [{ op = \"write\", size = \"1MiB\", time = \"70ms\" }]\n";
+
+fn parse(text: &str) -> Result<Config, String> {
+    let files = |name: &str| match name {
+        "disk.toml" => Ok(PROFILE.to_owned()),
+        _ => Err(io::Error::from(io::ErrorKind::NotFound)),
+    };
+    Config::parse_with("f", text, &files).map_err(|problems| format!("{text}\n{problems}"))
+}
+
+/// Everything that a daemon uses, without the lines of host names.
+fn meaning(config: &Config) -> String {
+    let mut config = config.clone();
+    let mut rules: Vec<_> = Vec::new();
+    for app in &mut config.apps {
+        rules.extend([&mut app.rule].into_iter().chain(app.alternatives.iter_mut().map(|(_, rule)| rule)));
+    }
+    let lists = rules.into_iter().filter_map(|rule| rule.clients.as_mut());
+    for (_, line) in lists.chain(config.trust.servers.as_mut()).flat_map(|list| &mut list.names) {
+        *line = 0;
+    }
+    let Config {
+        servers,
+        listeners,
+        scheduler,
+        apps,
+        default_app,
+        auto,
+        peers,
+        metrics,
+        trust,
+        limits,
+        log,
+        warnings,
+        ..
+    } = config;
+    // The lines of warnings, and those that they mention, are others.
+    let warnings: Vec<_> = warnings.list.into_iter().map(|warning| warning.key).collect();
+    format!(
+        "{servers:?}{listeners:?}{scheduler:?}{apps:?}{default_app:?}{auto:?}{peers:?}{metrics:?}{trust:?}{limits:?}{log:?}{warnings:?}"
+    )
+}
+
+#[track_caller]
+fn assert_reads_back(config: &Config) {
+    let printed = config.to_toml();
+    let again = parse(&printed).unwrap_or_else(|problems| panic!("{problems}"));
+    assert_eq!(meaning(config), meaning(&again), "{printed}");
+    assert!(config.diff(&again).is_empty(), "{}\n{printed}", config.diff(&again));
+    assert_eq!(printed, again.to_toml());
+    for section in SECTIONS.iter().filter(|section| !section.name.contains('.')) {
+        let has = |text: &str| printed.lines().any(|line| line.starts_with(text));
+        assert!(printed.contains(section.header), "no {} in {printed}", section.header);
+        for key in section.keys.iter().map(|row| row.key) {
+            assert!(
+                has(&format!("{key} =")) || has(&format!("# {key} ")) || has(&format!("# {key}:")),
+                "no {key} in {printed}"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_example_reads_back() {
+    let mut count = 0;
+    for entry in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            assert_reads_back(&Config::load(&path).unwrap());
+            count += 1;
+        }
+    }
+    assert!(count >= 6);
+}
+
+#[test]
+fn what_follows_from_other_settings_is_there() {
+    let site = "[[server]]\nname = \"s1\"\naddress = \"tcp://n1:3334\"\n[[listener]]\nport = 5334\n";
+    let printed = |text: &str| {
+        let config = parse(&format!("{site}{text}")).unwrap();
+        assert_reads_back(&config);
+        config.to_toml()
+    };
+    let default = printed("");
+    for line in [
+        "policy = \"isolation\"",
+        "# depth = 14, but the policy isolation ignores it",
+        "# profile is not set: no profile",
+        "# slot_cost: read up to 512KiB: 2, read up to 1MiB: 3, read up to 2MiB: 5, write up to 512KiB: 2, write up to 1MiB: 3, write up to 2MiB: 5, of the paper's storage",
+        "# default: other, created unless there is an [[app]] of that name",
+        "# There is no [[app]].",
+        "# There is no [peers].",
+        "# servers is not set: the addresses of all `[[server]]` tables, except loopback ones",
+        "connections = 4096",
+        "connections_per_host = 1024",
+        "host_memory = \"256MiB\"",
+        "# client_timeout is not set: the value in the servers' own configuration, 300 s by default",
+    ] {
+        assert!(
+            default.lines().any(|found| found == line || found.contains(&format!("{line}, "))),
+            "no {line} in {default}"
+        );
+    }
+    let profile = printed("[scheduler]\nprofile = \"disk.toml\"\npolicy = \"sfq-d-plus\"\n");
+    assert!(profile.contains("\nprofile = \"disk.toml\"\n# depth: 20, of the profile\n"), "{profile}");
+    let app = printed(
+        "[scheduler]\ncapacity = \"400MB/s\"\n[[app]]\nname = \"a\"\ncap = \"25%\"\nuids = [7, \"1-3\", 3]\nclients = \"c[01-100] d1\"\n\
+         [[match]]\napp = \"a\"\nclients = \"e1\"\nmachines = \"hub-*\"\nlisteners = 5334\noperations = [\"read\", \"metadata\"]\n",
+    );
+    assert!(app.contains("\ncap = \"100MB/s\"\n") && app.contains("\nuids = [\"1-3\", 7]\n"), "{app}");
+    assert!(app.contains("\nclients = [\"c[01-100] d1\"]\n"), "{app}");
+}
+
+#[test]
+fn odd_texts_are_quoted() {
+    let text = "[[server]]\nname = \"s.1\"\naddress = \"tcp://n1:3334\"\n[[server]]\nname = \"s\"\naddress = \"tcp://n2:3334\"\n\
+                [[listener]]\naddresses = { \"s.1\" = \"tcp://n1:1\", s = \"tcp://n2:1\" }\n\
+                [peers]\naddresses = { \"s.1\" = \"n1:7\", s = \"[::1]:7\" }\nshared_key = \"a\\\\b \\\"c\\\"\\n#d\"\n";
+    assert_reads_back(&parse(text).unwrap());
+}
+
+/// Values of a key that its kind and range allow.
+fn values(row: &'static Tunable) -> Vec<String> {
+    let quote = |text: &str| if row.kind == Kind::Count { text.to_owned() } else { format!("{text:?}") };
+    let mut values: Vec<String> = row.range.iter().flat_map(|(low, high)| [quote(low), quote(high)]).collect();
+    if let Absent::Is(default) = row.absent {
+        values.push(quote(default));
+    }
+    if let Kind::Choice(words) = row.kind {
+        values.extend(words.iter().map(|word| quote(word)));
+    }
+    let more: &[&str] = match row.key {
+        "clients" | "servers" => &["\"10.1.0.0/16\"", "[\"c[1-3]\", \"10.2.0.4-9\"]", "[\"0.0.0.0/0\"]"],
+        "uids" | "gids" => &["0", "[7, \"100-200\"]", "[5, 4, 3]"],
+        "cap" | "server_cap" => &["\"1GB/s\"", "\"12.5%\""],
+        "profile" => &["\"disk.toml\""],
+        "default" => &["\"a\""],
+        "slot_cost" => &[
+            "[{ up_to = \"2GiB\", slots = 2 }]",
+            "[{ op = \"read\", up_to = \"2GiB\", slots = 20 }, { op = \"write\", up_to = \"2GiB\", slots = 1 }]",
+        ],
+        "device_time" => &["[{ size = \"4KiB\", time = \"2ms\" }]", "[]"],
+        "min_local_share" => &["\"2.5%\"", "\" 1 %\""],
+        "metadata_cost" => &["1", "\"12KiB\""],
+        "token" => &["\"a/b.token\""],
+        "listen" => &["\"127.0.0.1:9334\"", "\"[::1]:9334\""],
+        "sockets" | "cluster" => &["\"x\""],
+        "shared_key" | "authority" | "certificate" | "private_key" => &["\"a/b.key\""],
+        "bind" => &["\"0.0.0.0\""],
+        _ => &[],
+    };
+    values.extend(more.iter().map(|value| (*value).to_owned()));
+    values
+}
+
+/// Some keys of a section, with values.
+fn table(name: &str, header: &str, without: &'static [&str]) -> impl Strategy<Value = String> {
+    let section: &Section = SECTIONS.iter().find(|section| section.name == name).unwrap();
+    let rows: Vec<&'static Tunable> =
+        section.keys.iter().filter(|row| !without.contains(&row.key) && !values(row).is_empty()).collect();
+    let count = rows.len();
+    let header = header.to_owned();
+    let chosen = prop::sample::subsequence(rows, 0..=count.min(5));
+    chosen.prop_flat_map(move |rows| {
+        let lines = rows
+            .into_iter()
+            .map(|row| prop::sample::select(values(row)).prop_map(|value| format!("{} = {value}\n", row.key)));
+        let header = header.clone();
+        lines.collect::<Vec<_>>().prop_map(move |lines| format!("{header}\n{}", lines.concat()))
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_global_rejects: 100_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn every_file_reads_back(
+        scheduler in table("scheduler", "[scheduler]", &[]),
+        apps in table("apps", "[apps]", &[]),
+        a in table("app", "[[app]]\nname = \"a\"", &["name"]),
+        b in table("app", "[[app]]\nname = \"b\"", &["name"]),
+        limits in table("limits", "[limits]", &[]),
+        (trust, log) in (table("trust", "[trust]", &[]), table("log", "[log]", &[])),
+        peers in prop::option::of(table("peers", "[peers]\nport = 7334", &["port", "addresses", "name"])),
+        bound in prop::option::of(table("listener", "[[listener]]\napp = \"b\"\nport = 6334", &["app", "port", "addresses"])),
+    ) {
+        let site = "[[server]]\nname = \"s1\"\naddress = \"tcp://n1:3334\"\n[[listener]]\nport = 5334\n";
+        let text = [site, &scheduler, &apps, &a, &b, &limits, &trust, &log, &peers.unwrap_or_default(), &bound.unwrap_or_default()].concat();
+        let config = parse(&text);
+        prop_assume!(config.is_ok());
+        assert_reads_back(&config.unwrap());
+    }
+}
+
+/// A value, usually of a form that some key accepts.
+fn value() -> impl Strategy<Value = String> {
+    let shapes = [
+        "14",
+        "-1",
+        "0",
+        "1.5",
+        "true",
+        "1979-05-27",
+        "[]",
+        "{}",
+        "\"\"",
+        "\"s1\"",
+        "\"fifo\"",
+        "\"64KiB\"",
+        "\"1GB/s\"",
+        "\"30%\"",
+        "\"5min\"",
+        "\"uid\"",
+        "\"tcp://n1:3334\"",
+        "{ s1 = \"tcp://n1:1\" }",
+        "\"10.0.0.0/8\"",
+        "\"c[01-99]\"",
+        "[1, \"5-9\"]",
+        "[{ op = \"read\", up_to = \"1MiB\", slots = 3 }]",
+        "99999999999999999999999",
+    ];
+    prop_oneof![4 => prop::sample::select(shapes.to_vec()).prop_map(String::from), 1 => "\\PC{0,20}".prop_map(|text| format!("{text:?}"))]
+}
+
+/// Existing tables and keys with arbitrary values, to get past the syntax check.
+fn nearly_a_file() -> impl Strategy<Value = String> {
+    let section = prop::sample::select(SECTIONS.to_vec());
+    let entries = prop::collection::vec((0_usize..8, value()), 0..6);
+    let table = (section, entries).prop_map(|(section, entries)| {
+        let mut text = format!("{}\n", section.header);
+        for (index, value) in entries {
+            text += &format!("{} = {value}\n", section.keys[index % section.keys.len()].key);
+        }
+        text
+    });
+    prop::collection::vec(table, 0..8).prop_map(|tables| tables.concat())
+}
+
+/// Everything that is accepted can be used.
+fn use_it(text: &str) {
+    match Config::parse("f", text) {
+        Err(problems) => assert!(!problems.list.is_empty() && !problems.to_string().is_empty()),
+        Ok(config) => {
+            let ip = [10, 0, 0, 1].into();
+            config.resolve(&|_| vec![ip]).identify(&Client {
+                listener: 0,
+                ip,
+                uid: None,
+                gids: &[],
+                machine: "",
+                op: OpKind::Read,
+            });
+            assert!(config.diff(&config).is_empty());
+            assert!(
+                (0..config.listeners.len())
+                    .all(|listener| config.address_pairs(listener).count() == config.servers.len())
+            );
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_text(text in "(\\PC|\n){0,200}") {
+        use_it(&text);
+    }
+
+    #[test]
+    fn any_values(text in nearly_a_file()) {
+        use_it(&text);
+        use_it(&format!("[[server]]\nname = \"s1\"\naddress = \"tcp://n9:3334\"\n[[listener]]\nport = 5334\n{text}"));
+    }
+}
+
+#[test]
+fn the_largest_files_are_read_in_time() {
+    let parts = [
+        "[[app]]\n",
+        "a = 1\n",
+        "[",
+        "[[server]]\nname=\"s\"\n",
+        "\"",
+        "a.b.",
+        "{",
+        "clients = \"c[0-9999]\"\n[[app]]\n",
+    ];
+    for part in parts {
+        use_it(&part.repeat((1 << 20) / part.len()));
+    }
+    let key = "k".repeat(1 << 19);
+    use_it(&format!("{key} = \"{key}\""));
+    let servers: String =
+        (0..4000).map(|n| format!("[[server]]\nname = \"s{n}\"\naddress = \"tcp://n{n}:1\"\n")).collect();
+    use_it(&format!("{servers}{}", "[[listener]]\nport = 2\n".repeat(4000)));
+}
+
+/// The check of the fuzz target, on its corpus and the examples, whole and cut off at every byte.
+#[test]
+fn fuzz_corpus() {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut count = 0;
+    for folder in ["fuzz/corpus/configuration", "examples"] {
+        for entry in std::fs::read_dir(repository.join(folder)).expect("in the repository") {
+            let path = entry.expect("readable").path();
+            if path.is_file() {
+                let data = std::fs::read(path).expect("readable");
+                (0..=data.len()).for_each(|len| fuzz::configuration(&data[..len]));
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 4, "{count} files");
 }

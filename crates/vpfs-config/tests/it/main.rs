@@ -5,16 +5,9 @@
     reason = "a panic is the report of a test, sizes are small, and measurements are for people"
 )]
 
-mod any_text;
 mod files;
 mod host_lists;
 mod identify;
-mod metrics;
-mod mounts;
-mod peers;
-mod policies;
 mod problems;
-mod settings;
-mod syntax;
-mod trust;
-mod warnings;
+mod sections;
+mod slurm;

@@ -8,6 +8,8 @@
 
 mod coordination;
 mod exempt;
+mod frames;
+mod mesh;
 mod node;
 mod snapshot;
 mod totals;

@@ -1,25 +1,41 @@
 //! How processes recognise each other: TLS 1.3 with keys or certificates from files.
 
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use ::ring::hkdf;
+use bytes::{Buf, BytesMut};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
-use rustls::crypto::{CryptoProvider, ring};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls13_signature_with_raw_key};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{
+    CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
+};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
 use rustls::version::TLS13;
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
-use tokio::io::{AsyncRead, AsyncWrite};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, PeerIncompatible, RootCertStore,
+    ServerConfig, SignatureScheme,
+};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use vpfs_config::PeerSecurity;
+use vpfs_core::ServerId;
+use vpfs_node::frames::{FRAME_LEN, Frame, Hello};
 
-use super::shared_key::{self, OneKey};
+use super::Cluster;
 use crate::secrets;
+use crate::sockets::prepare;
 
 const ALPN: &[u8] = b"vpfs-peer/1";
+
 /// Of those who do not want to be a peer, but to ask what this process knows.
 const ASKING_ALPN: &[u8] = b"vpfs-api/1";
 
@@ -64,9 +80,9 @@ impl Security {
         }
     }
 
-    fn of_secret(secret: &[u8; shared_key::LEN]) -> Result<Self, rustls::Error> {
+    fn of_secret(secret: &[u8; LEN]) -> Result<Self, rustls::Error> {
         let provider = Arc::new(ring::default_provider());
-        let pair = shared_key::key_pair(secret, &provider)?;
+        let pair = key_pair(secret, &provider)?;
         let verifier = Arc::new(OneKey::new(&pair, &provider));
         let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&[&TLS13])?
@@ -180,7 +196,7 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, KeyErr
 }
 
 /// A secret of 64 hexadecimal digits that not everybody can read.
-fn read_secret(path: &Path) -> Result<[u8; shared_key::LEN], KeyError> {
+fn read_secret(path: &Path) -> Result<[u8; LEN], KeyError> {
     use std::os::unix::fs::PermissionsExt;
     let metadata = std::fs::metadata(path).map_err(unusable(path))?;
     // Its group may read it: systemd's credentials look so.
@@ -191,7 +207,7 @@ fn read_secret(path: &Path) -> Result<[u8; shared_key::LEN], KeyError> {
     }
     let text = vpfs_config::read_text(path).map_err(unusable(path))?;
     let digits = text.trim().as_bytes();
-    let mut secret = [0; shared_key::LEN];
+    let mut secret = [0; LEN];
     if digits.len() != 2 * secret.len() || !digits.iter().all(u8::is_ascii_hexdigit) {
         return Err(problem(path)("is not a key of 64 hexadecimal digits, as `vpfs init` writes it"));
     }
@@ -208,4 +224,219 @@ fn unusable(path: &Path) -> impl FnOnce(io::Error) -> KeyError + use<'_> {
 
 fn problem<E: ToString>(path: &Path) -> impl FnOnce(E) -> KeyError + use<'_, E> {
     move |error| KeyError { path: path.to_owned(), reason: error.to_string() }
+}
+
+/// Bytes of a secret.
+pub(super) const LEN: usize = 32;
+
+/// What the key pair is for; another use of the same secret would get another one.
+const INFO: &[u8] = b"vpfs peers ed25519 1";
+
+/// An Ed25519 private key in PKCS #8 (RFC 8410 §7), up to its 32 bytes.
+const PKCS8: [u8; 16] = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
+
+/// The key pair of a cluster.
+pub(super) fn key_pair(secret: &[u8; LEN], provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, Error> {
+    let derived = hkdf::Salt::new(hkdf::HKDF_SHA256, &[]).extract(secret);
+    let mut seed = [0; LEN];
+    let failed = |_| Error::General("a key cannot be derived".into());
+    derived.expand(&[INFO], hkdf::HKDF_SHA256).and_then(|okm| okm.fill(&mut seed)).map_err(failed)?;
+    let der = [&PKCS8[..], &seed].concat();
+    let key = provider.key_provider.load_private_key(PrivatePkcs8KeyDer::from(der).into())?;
+    let public = key.public_key().ok_or(Error::General("a key without its public part".into()))?;
+    let public = CertificateDer::from(public.to_vec());
+    Ok(Arc::new(CertifiedKey::new(vec![public], key)))
+}
+
+/// Accepts peers that prove to have the private key of one public key.
+#[derive(Debug)]
+pub(super) struct OneKey {
+    public: CertificateDer<'static>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl OneKey {
+    pub(super) fn new(pair: &CertifiedKey, provider: &CryptoProvider) -> Self {
+        Self { public: pair.cert[0].clone(), algorithms: provider.signature_verification_algorithms }
+    }
+
+    fn check(&self, public: &CertificateDer<'_>, chain: &[CertificateDer<'_>]) -> Result<(), Error> {
+        if chain.is_empty() && *public == self.public {
+            return Ok(());
+        }
+        Err(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure))
+    }
+}
+
+/// The methods that both traits have, in the same words.
+macro_rules! raw_ed25519_key {
+    () => {
+        /// There is no TLS 1.2 here.
+        fn verify_tls12_signature(
+            &self,
+            _: &[u8],
+            _: &CertificateDer<'_>,
+            _: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            Err(Error::PeerIncompatible(PeerIncompatible::Tls12NotOffered))
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            public: &CertificateDer<'_>,
+            signed: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            let public = SubjectPublicKeyInfoDer::from(public.as_ref());
+            verify_tls13_signature_with_raw_key(message, &public, signed, &self.algorithms)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            vec![SignatureScheme::ED25519]
+        }
+
+        fn requires_raw_public_keys(&self) -> bool {
+            true
+        }
+    };
+}
+
+impl ServerCertVerifier for OneKey {
+    fn verify_server_cert(
+        &self,
+        public: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.check(public, chain).map(|()| ServerCertVerified::assertion())
+    }
+
+    raw_ed25519_key!();
+}
+
+impl ClientCertVerifier for OneKey {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        public: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        self.check(public, chain).map(|()| ClientCertVerified::assertion())
+    }
+
+    raw_ed25519_key!();
+}
+
+/// The time for connecting: shorter than it takes to notice that a peer is gone.
+const CONNECT: Duration = Duration::from_secs(2);
+
+/// The time that a process gets to prove who it is, and to say so.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A connection to a process of the cluster.
+pub(super) struct Introduced {
+    pub(super) stream: Box<dyn Stream>,
+    pub(super) hello: Hello,
+    /// Bytes that arrived after the first frame.
+    pub(super) rest: BytesMut,
+    /// The address at the other end.
+    pub(super) address: String,
+}
+
+/// Connects to the proxy of `server`.
+pub(super) async fn dial(cluster: &Cluster, security: &Security, server: ServerId) -> io::Result<Introduced> {
+    let (host, port) = &cluster.addresses[server.index()];
+    let stream = within(CONNECT, cluster.hosts.connect(host, *port)).await?;
+    within(PATIENCE, async {
+        prepare(&stream)?;
+        let address = stream.peer_addr()?.to_string();
+        introduce(cluster, security.connect(stream, host).await?, address).await
+    })
+    .await
+}
+
+/// A connection that somebody else opened.
+pub(super) enum Accepted {
+    Peer(Introduced),
+    /// Of somebody who wants to ask, by HTTP.
+    Asker(Box<dyn Stream>, IpAddr),
+}
+
+/// Lets a process that connected prove who it is.
+pub(super) async fn accept(cluster: &Cluster, security: &Security, stream: TcpStream) -> io::Result<Accepted> {
+    within(PATIENCE, async {
+        prepare(&stream)?;
+        let address = stream.peer_addr()?;
+        let other = security.accept(stream).await?;
+        if !other.asks {
+            return introduce(cluster, other, address.to_string()).await.map(Accepted::Peer);
+        }
+        if cluster.addresses.iter().any(|(host, _)| other.may_speak_for(host)) {
+            return Ok(Accepted::Asker(other.stream, address.ip()));
+        }
+        Err(invalid("it asks with a certificate that is not for the host of any server"))
+    })
+    .await
+}
+
+/// Connects to the proxy whose address for peers is `host` and `port`, to ask it by HTTP; `None` without keys.
+pub(super) async fn dial_to_ask(security: &Security, host: &str, port: u16) -> io::Result<Option<Box<dyn Stream>>> {
+    let stream = within(CONNECT, TcpStream::connect((host, port))).await?;
+    within(PATIENCE, security.connect_to_ask(stream, host)).await
+}
+
+async fn introduce(cluster: &Cluster, mut peer: Authenticated, address: String) -> io::Result<Introduced> {
+    let mut own = Vec::new();
+    Frame::Hello(cluster.hello.clone()).encode(&mut own);
+    peer.stream.write_all(&own).await?;
+    peer.stream.flush().await?;
+    let mut rest = BytesMut::new();
+    let hello = loop {
+        match Frame::decode(&rest).map_err(invalid)? {
+            Some((Frame::Hello(hello), len)) => {
+                rest.advance(len);
+                break hello;
+            }
+            Some(_) => return Err(invalid("it did not introduce itself first")),
+            None if rest.len() > FRAME_LEN + 4 => return Err(invalid("its first frame is too long")),
+            None if peer.stream.read_buf(&mut rest).await? == 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            None => {}
+        }
+    };
+    for name in hello.servers() {
+        // Names that the configuration lacks are refused by the mesh, which says why.
+        let Some(index) = cluster.names.iter().position(|known| known == name) else { continue };
+        let (host, _) = &cluster.addresses[index];
+        if !peer.may_speak_for(host) {
+            return Err(invalid(format!("its certificate is not for {host}, the host of server {name:?}")));
+        }
+    }
+    Ok(Introduced { stream: peer.stream, hello, rest, address })
+}
+
+/// Sends the last frame of a connection.
+pub(super) async fn part(mut stream: Box<dyn Stream>, farewell: Frame) {
+    let mut bytes = Vec::new();
+    farewell.encode(&mut bytes);
+    let parting = async {
+        stream.write_all(&bytes).await?;
+        stream.shutdown().await
+    };
+    // A peer that does not read it learns nothing.
+    let _ = within(PATIENCE, parting).await;
+}
+
+async fn within<T>(limit: Duration, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let timed_out = || Err(io::Error::new(io::ErrorKind::TimedOut, "it took too long"));
+    tokio::time::timeout(limit, work).await.unwrap_or_else(|_| timed_out())
+}
+
+fn invalid(reason: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, reason)
 }

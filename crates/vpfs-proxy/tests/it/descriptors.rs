@@ -9,9 +9,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::Level;
 use vpfs_wire::bmi::Tag;
 
-use crate::common::Network;
-use crate::common::log::Log;
-use crate::common::raw::{self, FakeServer, Peer};
+use crate::common::raw::{FakeServer, Peer};
+use crate::common::{Log, Network, raw};
 
 /// Set in the process that runs only this test.
 const ALONE: &str = "VPFS_TEST_ALONE";

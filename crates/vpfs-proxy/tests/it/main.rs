@@ -8,27 +8,12 @@
     reason = "a panic is the report of a test, sizes are small, and measurements are for people"
 )]
 
-mod bounded;
-mod changes;
-mod churn;
 mod common;
-mod costs;
 mod descriptors;
-mod drain;
 mod failures;
-mod handover;
 mod hostile;
 mod identify;
-mod learned;
-mod memory;
-mod names;
-mod nfs;
-mod peers;
-mod pieces;
 mod reload;
-mod sets;
 mod shares;
-mod strangers;
 mod transparent;
-mod trust;
 mod unstored;

@@ -1,12 +1,17 @@
 //! Creating, removing, renaming and listing names.
 
-use vpfs_wire::pvfs2::attr::{Datafiles, DirInfo, Mirrors, mask};
-use vpfs_wire::pvfs2::{Attr, Errno, Handle, HandleRanges, Layout as Placement, ObjType, Op, Padded, reply, request};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
 
-use super::directory_cache::Directory;
+use vpfs_wire::pvfs2::attr::{Datafiles, DirInfo, Mirrors, mask};
+use vpfs_wire::pvfs2::{
+    Attr, Capability, Errno, Handle, HandleRanges, Layout as Placement, ObjType, Op, Padded, Request, Status, reply,
+    request,
+};
+
 use super::file::{FILE_MASK, File, Layout};
-use super::mount::Mount;
-use super::{Client, ClientError, CreateOptions, DirEntry, Result};
+use super::mount::{Directory, Mount};
+use super::{Client, ClientError, CreateOptions, DirEntry, FileKind, Result, Stat, StatFs};
 
 /// Entries requested at a time.
 const READDIR_COUNT: u32 = 512;
@@ -172,6 +177,119 @@ impl Client {
         }
         Ok(entries)
     }
+
+    /// Attributes and size of the object that `path` names.
+    pub async fn stat(&self, path: &str) -> Result<Stat> {
+        let handle = self.mount.resolve(path).await?;
+        let attr = self.mount.get_attr(handle, STAT_MASK).await?;
+        let mut stat = Stat {
+            handle: handle.0,
+            kind: FileKind::File,
+            size: 0,
+            uid: attr.owner,
+            gid: attr.group,
+            mode: attr.perms,
+            accessed: time(attr.atime),
+            modified: time(attr.mtime),
+            changed: time(attr.ctime),
+            datafiles: 0,
+        };
+        match attr.objtype {
+            ObjType::DIRECTORY => stat.kind = FileKind::Directory,
+            ObjType::SYMLINK => {
+                stat.kind = FileKind::Symlink;
+                stat.size = attr.target.map_or(0, |target| target.0.len() as u64);
+            }
+            _ => {
+                let layout = Layout::new(&self.mount, attr, None)?;
+                stat.datafiles = layout.datafiles.len();
+                stat.size = self.mount.size_of(handle, &layout).await?;
+            }
+        }
+        Ok(stat)
+    }
+
+    /// Sets the times of last access and last modification of the object that `path` names, in seconds since 1970.
+    ///
+    /// Fails with EACCES unless this client's user is the owner or user 0. Takes two requests besides the look-up.
+    pub async fn set_times(&self, path: &str, atime: u64, mtime: u64) -> Result<()> {
+        self.mount.set_attr(path, Attr { atime, mtime, mask: TIMES_MASK, ..Attr::default() }).await
+    }
+
+    /// Sets the owner, the group and the permission bits of the object that `path` names.
+    ///
+    /// Fails with EACCES unless this client's user may do that. Takes two requests besides the look-up.
+    pub async fn set_owner(&self, path: &str, owner: u32, group: u32, perms: u32) -> Result<()> {
+        self.mount.set_attr(path, Attr { owner, group, perms, mask: OWNER_MASK, ..Attr::default() }).await
+    }
+
+    /// The names of the extended attributes of the object that `path` names.
+    pub async fn xattr_names(&self, path: &str) -> Result<Vec<Vec<u8>>> {
+        let handle = self.mount.resolve(path).await?;
+        let capability = self.mount.capability(handle).await?;
+        let server = self.mount.owner(handle)?;
+        let (mut token, mut names) = (request::TOKEN_START, Vec::new());
+        while token != request::TOKEN_END {
+            let key_sizes = vec![XATTR_NAME_MAX; XATTR_COUNT];
+            let body = request::ListEattr { handle, fs: self.mount.config.fs_id, token, key_sizes };
+            let page: reply::ListEattr = self.mount.ask(server, &capability, handle, body).await?;
+            if page.keys.is_empty() {
+                break;
+            }
+            if names.len() > XATTRS_MAX {
+                return Err(self.mount.unexpected(server, Op::ListEattr));
+            }
+            token = page.token;
+            names.extend(page.keys.into_iter().map(|key| key.0.strip_suffix(b"\0").unwrap_or(&key.0).to_vec()));
+        }
+        Ok(names)
+    }
+
+    /// Where a symbolic link points.
+    pub async fn readlink(&self, path: &str) -> Result<String> {
+        let handle = self.mount.resolve(path).await?;
+        let attr = self.mount.get_attr(handle, mask::COMMON | mask::SYMLINK_TARGET).await?;
+        let target = attr.target.ok_or(ClientError::refused(Op::GetAttr, Errno::EINVAL))?;
+        Ok(target.to_string_lossy().into_owned())
+    }
+
+    /// Sets the size of a file: truncates it, or extends it with a hole.
+    pub async fn truncate(&self, file: &File, size: u64) -> Result<()> {
+        let layout = self.mount.layout_up_to(file, size, true).await?;
+        let stripe = layout.stripe()?;
+        for (number, datafile) in (0..).zip(&layout.datafiles) {
+            let own_size = i64::try_from(stripe.bytes_before(number, size));
+            let size = own_size.map_err(|_| ClientError::Argument("a file ends before byte 2⁶³"))?;
+            let body = request::Truncate { handle: *datafile, fs: self.mount.config.fs_id, size, flags: 0 };
+            let capability = layout.capability.clone().unwrap_or_default();
+            self.mount.tell(*datafile, &capability, file.metafile(), body).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns when all servers of the file have stored its data and attributes.
+    pub async fn fsync(&self, file: &File) -> Result<()> {
+        let layout = file.layout();
+        for handle in layout.datafiles.iter().copied().chain([file.metafile()]) {
+            let body = request::Flush { handle, fs: self.mount.config.fs_id, flags: 0 };
+            self.mount.tell(handle, &Capability::default(), file.metafile(), body).await?;
+        }
+        Ok(())
+    }
+
+    /// Space and objects, summed over all servers.
+    pub async fn statfs(&self) -> Result<StatFs> {
+        let mut sum = StatFs::default();
+        for server in 0..self.mount.config.servers.len() {
+            let request = Request::bare(request::StatFs { fs: self.mount.config.fs_id }.into());
+            let one: reply::StatFs = self.mount.call(server, &request).await?;
+            sum.bytes_available += u64::try_from(one.bytes_available).unwrap_or(0);
+            sum.bytes_total += u64::try_from(one.bytes_total).unwrap_or(0);
+            sum.handles_available += one.handles_available;
+            sum.handles_total += one.handles_total;
+        }
+        Ok(sum)
+    }
 }
 
 impl Mount {
@@ -285,9 +403,156 @@ impl Mount {
         let changed: reply::ChDirent = self.ask(server, &directory.capability, directory.handle, body).await?;
         Ok(changed.old_handle)
     }
+
+    /// A directory by its handle; ENOTDIR for anything else.
+    pub(super) async fn directory(&self, handle: Handle) -> Result<Arc<Directory>> {
+        if let Some(known) = self.directories.get(handle) {
+            return Ok(known);
+        }
+        let attr = self.get_attr(handle, mask::COMMON | mask::DISTDIR | mask::CAPABILITY).await?;
+        let (Some(distdir), Some(capability)) = (attr.distdir, attr.capability) else {
+            return Err(ClientError::refused(Op::GetAttr, Errno::ENOTDIR));
+        };
+        let in_use: u32 = distdir.bitmap.iter().map(|word| word.count_ones()).sum();
+        let (1, Some(dirdata)) = (in_use, distdir.handles.first().copied()) else {
+            let server = self.address(self.owner(handle)?).to_owned();
+            return Err(ClientError::Protocol {
+                server,
+                what: "a directory is spread over several servers".to_owned(),
+            });
+        };
+        let directory = Arc::new(Directory { handle, dirdata, capability, fetched: Instant::now() });
+        self.directories.put(&directory);
+        Ok(directory)
+    }
+
+    /// The object that `path` names. Links are not followed.
+    pub(super) async fn resolve(&self, path: &str) -> Result<Handle> {
+        self.walk(&components(path)?).await
+    }
+
+    /// The directory that holds the last component of `path`, and that component.
+    pub(super) async fn parent<'a>(&self, path: &'a str) -> Result<(Arc<Directory>, &'a str)> {
+        let components = components(path)?;
+        let Some((name, parents)) = components.split_last() else {
+            return Err(ClientError::Path { path: path.to_owned(), what: "the root directory has no name to change" });
+        };
+        let parent = self.walk(parents).await?;
+        Ok((self.directory(parent).await?, name))
+    }
+
+    /// The object that the entry `name` of a directory names.
+    pub(super) async fn entry(&self, directory: &Directory, name: &str) -> Result<Handle> {
+        let handles = self.lookup(directory, name.to_owned()).await?;
+        handles.first().copied().ok_or(ClientError::refused(Op::LookupPath, Errno::ENOENT))
+    }
+
+    /// Resolves from the root, as many components at a time as one server knows.
+    async fn walk(&self, components: &[&str]) -> Result<Handle> {
+        let mut at = Handle(self.config.root_handle);
+        let mut rest = components;
+        while !rest.is_empty() {
+            let directory = self.directory(at).await?;
+            let handles = self.lookup(&directory, rest.join("/")).await?;
+            at = handles.last().copied().ok_or(ClientError::refused(Op::LookupPath, Errno::ENOENT))?;
+            rest = rest.get(handles.len()..).unwrap_or(&[]);
+        }
+        Ok(at)
+    }
+
+    /// The objects along `path` below a directory, as far as this server knows them. A server returns attributes for
+    /// its own objects only, so the attributes are not used.
+    async fn lookup(&self, directory: &Directory, path: String) -> Result<Vec<Handle>> {
+        let (parent, credential) = (directory.handle, self.credential());
+        let body =
+            request::LookupPath { path: path.into(), fs: self.config.fs_id, parent, mask: mask::COMMON, credential };
+        let found: reply::LookupPath = self.ask(self.owner(parent)?, &directory.capability, parent, body).await?;
+        Ok(found.handles)
+    }
+
+    async fn set_attr(&self, path: &str, attr: Attr) -> Result<()> {
+        let handle = self.resolve(path).await?;
+        let body = request::SetAttr { handle, fs: self.config.fs_id, attr, credential: self.credential() };
+        self.tell(handle, &self.capability(handle).await?, handle, body).await
+    }
+
+    async fn capability(&self, handle: Handle) -> Result<Capability> {
+        Ok(self.get_attr(handle, mask::COMMON | mask::CAPABILITY).await?.capability.unwrap_or_default())
+    }
+
+    pub(super) async fn size(&self, file: &File) -> Result<u64> {
+        let layout = file.layout();
+        // A stuffed file may have grown or been unstuffed since its layout was fetched.
+        let layout = if layout.stuffed { self.refresh(file).await? } else { layout };
+        self.size_of(file.metafile(), &layout).await
+    }
+
+    async fn size_of(&self, metafile: Handle, layout: &Layout) -> Result<u64> {
+        let (false, Some(first)) = (layout.stuffed, layout.datafiles.first()) else { return Ok(layout.stuffed_size) };
+        let (fs, credential, handles) = (self.config.fs_id, self.credential(), layout.datafiles.clone());
+        let body = request::TreeGetFileSize { fs, caller_index: 0, retry_at_leaf: 0, credential, handles };
+        let server = self.owner(*first)?;
+        let reply: reply::TreeGetFileSize = self.ask(server, &Capability::default(), metafile, body).await?;
+        let stripe = layout.stripe()?;
+        let mut end = 0;
+        for (number, (size, error)) in (0..).zip(reply.sizes.0) {
+            if error != 0 {
+                return Err(ClientError::Refused { op: Op::TreeGetFileSize, status: Status(error) });
+            }
+            let known = u64::try_from(size).ok().and_then(|size| stripe.logical_size(number, size));
+            end = end.max(known.ok_or_else(|| self.unexpected(server, Op::TreeGetFileSize))?);
+        }
+        Ok(end)
+    }
 }
 
 /// The datafiles of a file; none for other objects.
 fn datafiles_of(attr: Attr) -> Vec<Handle> {
     attr.datafiles.map_or_else(Vec::new, |datafiles| datafiles.handles.0)
+}
+
+/// The components of an absolute path.
+fn components(path: &str) -> Result<Vec<&str>> {
+    let bad = |what| Err(ClientError::Path { path: path.to_owned(), what });
+    let Some(relative) = path.strip_prefix('/') else { return bad("not absolute") };
+    let components: Vec<_> = relative.split('/').filter(|component| !component.is_empty()).collect();
+    match components.iter().find(|component| matches!(**component, "." | "..")) {
+        Some(_) => bad("`.` and `..` are not resolved"),
+        None if path.contains('\0') => bad("contains a NUL"),
+        None => Ok(components),
+    }
+}
+
+/// Both times, with the given values instead of the server's clock. Like the stock client, sends an object type (none).
+const TIMES_MASK: u32 = mask::ATIME | mask::ATIME_SET | mask::MTIME | mask::MTIME_SET | mask::TYPE;
+
+/// Space for each name of an extended attribute, and names requested at a time: the most that servers accept.
+const XATTR_NAME_MAX: i64 = 256;
+
+const XATTR_COUNT: usize = 16;
+
+/// No object has more of them.
+const XATTRS_MAX: usize = 10_000;
+
+/// Owner, group and permissions, with an object type as above.
+const OWNER_MASK: u32 = mask::UID | mask::GID | mask::PERMS | mask::TYPE;
+
+const STAT_MASK: u32 = mask::COMMON | mask::DIST | mask::DATAFILES | mask::SYMLINK_TARGET | mask::CAPABILITY;
+
+fn time(seconds: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths() {
+        assert_eq!(components("/a//b/").unwrap(), ["a", "b"]);
+        assert!(components("/").unwrap().is_empty());
+        for bad in ["", "a", "/a/../b", "/.", "/a\0b"] {
+            assert!(matches!(components(bad), Err(ClientError::Path { .. })), "{bad:?}");
+        }
+    }
 }

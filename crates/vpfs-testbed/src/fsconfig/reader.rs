@@ -1,15 +1,14 @@
 //! Reads a configuration as servers and clients do: sections as sections, options by the section that they are in.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
+use Section::{
+    Aliases, DataHandleRanges, Defaults, Distribution, FileSystem, MetaHandleRanges, ServerOptions, StorageHints, *,
+};
 use vpfs_wire::pvfs2::dotconf::{LINE_MAX, Line, Lines, Word};
 
-use super::alias::Alias;
-use super::error::{FsConfigError, quoted};
-use super::file_system::{Clients, OpenFileSystem};
-use super::options::{self, Setting};
-use super::sections::{Section, Tag, places};
-use super::{Configuration, FsConfig, Storage, number};
+use super::{Alias, Clients, Configuration, FsConfig, FsConfigError, OpenFileSystem, Storage, quoted};
 
 /// What has been read so far.
 pub(super) struct Reader<'a> {
@@ -131,8 +130,8 @@ impl<'a> Reader<'a> {
     }
 
     fn option(&mut self, line: &Line, name: &[u8], arguments: &[Word]) -> Result<(), String> {
-        let document = if options::is_text(name) { self.here_document(line.after_name()) } else { None };
-        let Some((setting, name, sections)) = options::named(name) else {
+        let document = if is_text(name) { self.here_document(line.after_name()) } else { None };
+        let Some((setting, name, sections)) = named(name) else {
             self.is_servers_own |= self.sections.is_empty() && is_servers_own(name);
             return Ok(());
         };
@@ -229,10 +228,251 @@ fn text(option: &str, argument: &[u8]) -> Result<String, String> {
 
 fn number(option: &str, arguments: &[String]) -> Result<i64, String> {
     let value = first(option, arguments)?;
-    number::signed(value).ok_or_else(|| format!("{option}: {} is not a number", quoted(value)))
+    signed(value).ok_or_else(|| format!("{option}: {} is not a number", quoted(value)))
 }
 
 fn first<'a>(option: &str, arguments: &'a [String]) -> Result<&'a str, String> {
     let missing = || format!("{option} has no value; a comment needs a blank before it");
     arguments.first().map(String::as_str).ok_or_else(missing)
+}
+
+/// A section, or the text outside of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Section {
+    Outside,
+    Defaults,
+    Security,
+    Ldap,
+    Aliases,
+    ServerOptions,
+    FileSystem,
+    ExportOptions,
+    StorageHints,
+    MetaHandleRanges,
+    DataHandleRanges,
+    Distribution,
+}
+
+/// Each section's name, and those in which it may stand.
+const SECTIONS: [(Section, &str, &[Section]); 11] = [
+    (Defaults, "Defaults", &[Outside]),
+    (Security, "Security", &[Defaults, ServerOptions]),
+    (Ldap, "LDAP", &[Security]),
+    (Aliases, "Aliases", &[Outside]),
+    (ServerOptions, "ServerOptions", &[Outside]),
+    (FileSystem, "FileSystem", &[Outside]),
+    (ExportOptions, "ExportOptions", &[FileSystem]),
+    (StorageHints, "StorageHints", &[FileSystem]),
+    (MetaHandleRanges, "MetaHandleRanges", &[FileSystem]),
+    (DataHandleRanges, "DataHandleRanges", &[FileSystem]),
+    (Distribution, "Distribution", &[FileSystem]),
+];
+
+impl Section {
+    /// The section that a tag starts or ends. Others than these mean nothing to servers.
+    pub(super) fn of_tag(tag: &[u8]) -> Option<Tag> {
+        let name = tag.strip_prefix(b"<")?.strip_suffix(b">")?;
+        let end = name.strip_prefix(b"/");
+        let name = end.unwrap_or(name);
+        let (section, ..) = SECTIONS.iter().find(|(_, known, _)| name.eq_ignore_ascii_case(known.as_bytes()))?;
+        Some(if end.is_some() { Tag::End(*section) } else { Tag::Start(*section) })
+    }
+
+    /// Whether this section may stand in `outer`.
+    pub(super) fn may_be_in(self, outer: Self) -> bool {
+        SECTIONS.iter().any(|(section, _, outers)| *section == self && outers.contains(&outer))
+    }
+
+    /// Its name, empty outside of all.
+    pub(super) fn name(self) -> &'static str {
+        SECTIONS.iter().find(|(section, ..)| *section == self).map_or("", |(_, name, _)| name)
+    }
+
+    /// Where it may stand, in words.
+    pub(super) fn places(self) -> String {
+        let outers = SECTIONS.iter().find(|(section, ..)| *section == self).map_or(&[][..], |(.., outers)| outers);
+        places(outers)
+    }
+}
+
+/// Where something may stand, in words.
+pub(super) fn places(sections: &[Section]) -> String {
+    let place = |section: &Section| match section {
+        Outside => "outside of all sections".to_owned(),
+        section => format!("in <{}>", section.name()),
+    };
+    sections.iter().map(place).collect::<Vec<_>>().join(" or ")
+}
+
+/// A line that starts or ends a section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tag {
+    Start(Section),
+    End(Section),
+}
+
+/// An option that is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Setting {
+    Alias,
+    Range,
+    Name,
+    Id,
+    RootHandle,
+    FlowBufferSize,
+    FlowBuffers,
+    ReplyTimeout,
+    FlowTimeout,
+    RetryLimit,
+    RetryDelay,
+    Server,
+    Storage,
+    Trove,
+    Include,
+}
+
+const SETTINGS: [(Setting, &str, &[Section]); 18] = [
+    (Setting::Alias, "Alias", &[Aliases]),
+    (Setting::Range, "Range", &[MetaHandleRanges, DataHandleRanges]),
+    (Setting::Name, "Name", &[FileSystem, Distribution]),
+    (Setting::Id, "ID", &[FileSystem]),
+    (Setting::RootHandle, "RootHandle", &[FileSystem]),
+    (Setting::FlowBufferSize, "FlowBufferSizeBytes", &[FileSystem]),
+    (Setting::FlowBuffers, "FlowBuffersPerFlow", &[FileSystem]),
+    (Setting::ReplyTimeout, "ClientJobBMITimeoutSecs", &[Defaults]),
+    (Setting::FlowTimeout, "ClientJobFlowTimeoutSecs", &[Defaults]),
+    (Setting::RetryLimit, "ClientRetryLimit", &[Defaults]),
+    (Setting::RetryDelay, "ClientRetryDelayMilliSecs", &[Defaults]),
+    (Setting::Server, "Server", &[ServerOptions]),
+    (Setting::Storage, "DataStorageSpace", &[Defaults, ServerOptions]),
+    (Setting::Storage, "MetadataStorageSpace", &[Defaults, ServerOptions]),
+    (Setting::Trove, "TroveMethod", &[Defaults, StorageHints]),
+    (Setting::Trove, "TroveSyncData", &[StorageHints]),
+    // Servers know these, but refuse them everywhere.
+    (Setting::Include, "Include", &[]),
+    (Setting::Include, "IncludePath", &[]),
+];
+
+/// Options with one text, which may be given as a here-document: the lines up to one that starts with a word.
+const TEXTS: &str = "\
+    AnonGID AnonUID BindDN BindPassword BMIOpts CAFile CoalescingHighWatermark DataStorageSpace DBCacheType DBMaxSize \
+    EnableTracing FileStuffing GIDAttr Hosts ImmediateCompletion Include IncludePath KeyStore LogFile LogStamp LogType \
+    MetadataStorageSpace Name Param RootHandle SearchAttr SearchClass SearchMode SearchRoot SearchScope SecretKey \
+    Server ServerKey StorageSpace TCPBindSpecific TroveMethod TroveSyncData TroveSyncMeta TrustedPorts TurnOffTimeouts \
+    UIDAttr UserCertDN";
+
+/// The option of this name, as it is written in manuals, and where it may stand.
+pub(super) fn named(name: &[u8]) -> Option<(Setting, &'static str, &'static [Section])> {
+    SETTINGS.into_iter().find(|(_, known, _)| name.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+/// Whether the option of this name is one text.
+pub(super) fn is_text(name: &[u8]) -> bool {
+    TEXTS.split(' ').any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+/// `%li`: decimal, hexadecimal after `0x`, octal after `0`.
+pub(super) fn signed(text: &str) -> Option<i64> {
+    let (is_negative, digits) = sign(text.trim_start());
+    let (radix, digits) = radix(digits);
+    let (magnitude, _) = leading(digits, radix)?;
+    Some(match is_negative {
+        true => i64::try_from(-i128::from(magnitude)).unwrap_or(i64::MIN),
+        false => i64::try_from(magnitude).unwrap_or(i64::MAX),
+    })
+}
+
+/// `%llu`: decimal; negative numbers wrap.
+pub(super) fn unsigned(text: &str) -> Option<u64> {
+    let (is_negative, digits) = sign(text.trim_start());
+    let (magnitude, _) = leading(digits, 10)?;
+    Some(if is_negative { magnitude.wrapping_neg() } else { magnitude })
+}
+
+/// `3-5,7-9`, also with blanks; single numbers are ranges of one. Numbers that start with 0 are octal.
+pub(super) fn ranges(text: &str) -> Option<Vec<RangeInclusive<u64>>> {
+    if text.contains(|c: char| !c.is_ascii_digit() && !matches!(c, ',' | ' ' | '-')) {
+        return None;
+    }
+    let mut ranges = Vec::new();
+    let mut rest = text.trim_start();
+    while !rest.is_empty() {
+        let (first, after) = handle(rest)?;
+        let (last, after) = match after.strip_prefix('-') {
+            Some(after) => handle(after)?,
+            None if after.is_empty() || after.starts_with(',') => (first, after),
+            None => return None,
+        };
+        ranges.push(first..=last);
+        rest = after.strip_prefix(',').unwrap_or(after).trim_start();
+    }
+    (!ranges.is_empty()).then_some(ranges)
+}
+
+/// A handle and what follows it.
+fn handle(text: &str) -> Option<(u64, &str)> {
+    let (radix, digits) = radix(text.trim_start());
+    let (handle, rest) = leading(digits, radix)?;
+    Some((handle, rest.trim_start()))
+}
+
+fn sign(text: &str) -> (bool, &str) {
+    match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    }
+}
+
+/// The radix of a number, and its digits.
+fn radix(digits: &str) -> (u32, &str) {
+    match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
+        Some(digits) => (16, digits),
+        None if digits.starts_with('0') => (8, digits),
+        None => (10, digits),
+    }
+}
+
+/// The number at the start of a text, and the rest.
+fn leading(text: &str, radix: u32) -> Option<(u64, &str)> {
+    let len = text.find(|c: char| !c.is_digit(radix)).unwrap_or(text.len());
+    let (digits, rest) = text.split_at(len);
+    // Of digits alone, only a number that is too large fails.
+    (len > 0).then(|| (u64::from_str_radix(digits, radix).unwrap_or(u64::MAX), rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_of_c() {
+        let large = "99999999999999999999";
+        for (text, expected) in [
+            ("1001", Some(1001)),
+            (" +7x", Some(7)),
+            ("256K", Some(256)),
+            ("0x3E9", Some(1001)),
+            ("010", Some(8)),
+            ("-5", Some(-5)),
+            (large, Some(i64::MAX)),
+            ("-99999999999999999999", Some(i64::MIN)),
+            ("0", Some(0)),
+            ("x", None),
+            ("", None),
+        ] {
+            assert_eq!(signed(text), expected, "{text}");
+        }
+        assert_eq!((unsigned("010"), unsigned("-1"), unsigned(large)), (Some(10), Some(u64::MAX), Some(u64::MAX)));
+        assert_eq!((unsigned("0x10"), unsigned("a")), (Some(0), None));
+    }
+
+    #[test]
+    fn ranges_are_those_of_servers() {
+        assert_eq!(ranges("3-5,7-9"), Some(vec![3..=5, 7..=9]));
+        assert_eq!(ranges(" 3 - 5 7-9, 11 ,"), Some(vec![3..=5, 7..=9, 11..=11]));
+        assert_eq!(ranges("010-020"), Some(vec![8..=16]));
+        for text in ["", ",", "-5", "3-", "a", "3 5", "08", "0x8", "3-5x", "3\t-5"] {
+            assert_eq!(ranges(text), None, "{text}");
+        }
+    }
 }

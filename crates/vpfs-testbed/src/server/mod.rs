@@ -3,30 +3,27 @@
 //! The servers of a cluster live in one process and share their names and attributes; each has its own address,
 //! handles, store and device, and serves only what it owns, so clients see an ordinary cluster.
 
-mod access;
-mod cluster;
-mod config;
 mod connection;
-mod data;
-mod listener;
 mod namespace;
 mod ops;
 
 use std::io;
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::net::TcpListener;
+use vpfs_model::device::{DeviceProfile, Io, IoKind};
+use vpfs_wire::pvfs2::types::op_mask;
+use vpfs_wire::pvfs2::{Capability, Credential, Errno, Handle, ObjType, Text};
 
-pub(crate) use self::cluster::Storage;
-use self::cluster::{Cluster, now};
-pub use self::config::{ClusterConfig, ServerLimits};
-use self::listener::{Listening, listen};
-use self::namespace::Namespace;
-use self::ops::Server;
-use crate::device::DeviceHandle;
+use crate::device::{DeviceClock, DeviceHandle};
 use crate::fsconfig::FsConfig;
-use crate::store::MemoryStore;
+use crate::store::{MemoryStore, StoreError};
+use connection::{Listening, listen};
+use namespace::{Namespace, Object};
+use ops::Server;
 
 /// A running cluster. Dropping it stops all servers at once.
 #[derive(Debug)]
@@ -107,5 +104,263 @@ impl EmbeddedCluster {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Option<Listening>>> {
         self.listening.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Largest number of servers in one cluster.
+const SERVERS_MAX: usize = 1024;
+
+/// A cluster to start. Start from [`ClusterConfig::new`] and change fields.
+#[derive(Clone, Debug)]
+pub struct ClusterConfig {
+    /// Number of servers, each for metadata and data.
+    pub servers: usize,
+    /// Where they listen; servers beyond the list get a free port on 127.0.0.1.
+    pub listen: Vec<SocketAddr>,
+    /// Addresses (`host:port`) announced to clients instead; servers beyond the list announce where they listen.
+    pub advertise: Vec<String>,
+    /// Name of the file system, the last part of its URL.
+    pub fs_name: String,
+    /// Device models, taken in turn: one for all servers, or one for each.
+    pub devices: Vec<DeviceProfile>,
+    /// The clock that the devices run on.
+    pub clock: DeviceClock,
+    /// Bytes that each change of names or attributes writes to its server's device; 0 makes them free. Reading metadata
+    /// is always free, because it is in memory.
+    pub metadata_write_bytes: u64,
+    /// Largest number of bytes that each server stores.
+    pub capacity_bytes: u64,
+    /// Largest number of files, directories, datafiles and links in the cluster.
+    pub objects_max: usize,
+    /// Size of a bulk data message in bytes.
+    pub flow_buffer_bytes: u64,
+    /// How many times clients retry, as announced to them.
+    pub retry_limit: u32,
+    /// Pause of a client before it retries on a lost connection.
+    pub retry_delay: Duration,
+    /// How long a client waits for a reply.
+    pub reply_timeout: Duration,
+    /// Limits on what clients can make a server do concurrently.
+    pub limits: ServerLimits,
+}
+
+/// Limits on what clients can make one server do concurrently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerLimits {
+    /// Open connections; further ones wait to be accepted.
+    pub connections: usize,
+    /// Operations of one connection that run concurrently; further ones wait.
+    pub running_requests: usize,
+    /// Requests of one connection that wait while data of running writes must still be read; a client that sends more
+    /// is disconnected. Without such writes the connection is simply not read.
+    pub waiting_requests: usize,
+}
+
+impl Default for ServerLimits {
+    fn default() -> Self {
+        Self { connections: 1024, running_requests: 256, waiting_requests: 4096 }
+    }
+}
+
+impl ClusterConfig {
+    /// Servers on loopback, in memory, without a device model.
+    pub fn new(servers: usize) -> Self {
+        let fs = FsConfig::new("vpfs", &[]);
+        Self {
+            servers,
+            listen: Vec::new(),
+            advertise: Vec::new(),
+            fs_name: fs.name,
+            devices: vec![DeviceProfile::None],
+            clock: DeviceClock::default(),
+            metadata_write_bytes: 4096,
+            capacity_bytes: 8 << 30,
+            objects_max: 4_000_000,
+            flow_buffer_bytes: fs.flow_buffer_bytes,
+            retry_limit: fs.retry_limit,
+            retry_delay: fs.retry_delay,
+            reply_timeout: fs.reply_timeout,
+            limits: ServerLimits::default(),
+        }
+    }
+
+    fn listen_addresses(&self) -> io::Result<Vec<SocketAddr>> {
+        if !(1..=SERVERS_MAX).contains(&self.servers) {
+            return Err(invalid(format!("a cluster has 1 to {SERVERS_MAX} servers, not {}", self.servers)));
+        }
+        let free = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        Ok((0..self.servers).map(|server| self.listen.get(server).copied().unwrap_or(free)).collect())
+    }
+
+    fn device_of(&self, server: usize) -> DeviceProfile {
+        let turn = self.devices.iter().cycle().nth(server % self.devices.len().max(1));
+        turn.cloned().unwrap_or_default()
+    }
+
+    fn fs_config(&self, listening: &[SocketAddr]) -> io::Result<FsConfig> {
+        let is_word = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic() && c != '/');
+        if !is_word(&self.fs_name) {
+            return Err(invalid(format!("`{}` cannot name a file system", self.fs_name)));
+        }
+        if let Some(bad) = self.advertise.iter().find(|address| !is_word(address)) {
+            return Err(invalid(format!("`{bad}` is not host:port")));
+        }
+        if !(1..=vpfs_wire::bmi::MAX_MESSAGE).contains(&self.flow_buffer_bytes) {
+            return Err(invalid("flow buffers have 1 byte to 16 MiB".to_owned()));
+        }
+        let told = |server: usize| self.advertise.get(server).cloned().unwrap_or_else(|| listening[server].to_string());
+        let addresses: Vec<_> = (0..self.servers).map(|server| format!("tcp://{}", told(server))).collect();
+        let mut fs = FsConfig::new(&self.fs_name, &addresses);
+        fs.flow_buffer_bytes = self.flow_buffer_bytes;
+        fs.retry_limit = self.retry_limit;
+        fs.retry_delay = self.retry_delay;
+        (fs.reply_timeout, fs.flow_timeout) = (self.reply_timeout, self.reply_timeout);
+        Ok(fs)
+    }
+}
+
+fn invalid(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, what)
+}
+
+/// Object number of a server's metadata log on its device, larger than any handle.
+const LOG_OBJECT: u64 = u64::MAX;
+
+/// Bytes after which the metadata log wraps around: the size of a common file system journal.
+const LOG_BYTES: u64 = 128 << 20;
+
+/// A cluster in one process.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    pub(crate) config: FsConfig,
+    pub(crate) config_text: Text,
+    pub(crate) storage: Vec<Storage>,
+    pub(crate) limits: ServerLimits,
+    pub(crate) started: Instant,
+    namespace: Mutex<Namespace>,
+    /// New files placed so far; spreads their first datafiles.
+    placed: AtomicU64,
+}
+
+impl Cluster {
+    pub(crate) fn new(config: FsConfig, storage: Vec<Storage>, limits: ServerLimits, namespace: Namespace) -> Self {
+        let (namespace, config_text, started) = (Mutex::new(namespace), config.to_text().into(), Instant::now());
+        Self { config, config_text, storage, limits, started, namespace, placed: AtomicU64::new(0) }
+    }
+
+    /// The namespace, locked. Never hold it across an await.
+    pub(crate) fn namespace(&self) -> MutexGuard<'_, Namespace> {
+        self.namespace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The storage of the server that holds `datafile`.
+    pub(crate) fn storage_of(&self, datafile: Handle) -> Result<&Storage, Errno> {
+        let owner = self.config.owner_of(datafile.0).ok_or(Errno::ENOENT)?;
+        self.storage.get(owner).ok_or(Errno::ENOENT)
+    }
+
+    /// A number that differs from file to file.
+    pub(crate) fn next_placement(&self) -> u64 {
+        self.placed.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// The data of one server, and the device model that determines how long accesses take.
+#[derive(Debug)]
+pub(crate) struct Storage {
+    pub(crate) store: MemoryStore,
+    pub(crate) device: DeviceHandle,
+    /// Bytes that each metadata change writes to the device's log; 0 for none.
+    metadata_bytes: u64,
+    log_offset: AtomicU64,
+}
+
+impl Storage {
+    pub(crate) fn new(store: MemoryStore, device: DeviceHandle, metadata_bytes: u64) -> Self {
+        Self { store, device, metadata_bytes, log_offset: AtomicU64::new(0) }
+    }
+
+    /// The device time of a metadata change: one sequential write to its log.
+    pub(crate) async fn log_metadata(&self) {
+        if self.metadata_bytes > 0 {
+            let offset = self.log_offset.fetch_add(self.metadata_bytes, Ordering::Relaxed) % LOG_BYTES;
+            let len = self.metadata_bytes;
+            self.device.submit(Io { kind: IoKind::Write, object: LOG_OBJECT, offset, len }).await;
+        }
+    }
+}
+
+/// The protocol's error number for a store error.
+pub(crate) fn errno_of(error: &StoreError) -> Errno {
+    match error {
+        StoreError::Full { .. } => Errno::ENOSPC,
+        StoreError::TooLarge { .. } => Errno::EFBIG,
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
+}
+
+/// The permissions needed to change a directory's entries.
+const CHANGE_ENTRIES: u32 = op_mask::WRITE | op_mask::EXEC;
+
+/// The operations that a user may perform on an object. User 0 may do everything.
+fn allowed(object: &Object, credential: &Credential) -> u32 {
+    let is_directory = object.objtype() == ObjType::DIRECTORY;
+    let directory_only = op_mask::CREATE | op_mask::REMOVE;
+    if credential.uid == 0 {
+        return if is_directory { u32::MAX } else { !directory_only };
+    }
+    let class = match () {
+        () if credential.uid == object.owner => 6,
+        () if credential.gids.contains(&object.group) => 3,
+        () => 0,
+    };
+    let bit = |perm: u32, allows: u32| if object.perms >> class & perm != 0 { allows } else { 0 };
+    let mut allowed = bit(4, op_mask::READ) | bit(2, op_mask::WRITE) | bit(1, op_mask::EXEC);
+    if credential.uid == object.owner {
+        allowed |= op_mask::SETATTR;
+    }
+    if is_directory && allowed & CHANGE_ENTRIES == CHANGE_ENTRIES {
+        allowed |= directory_only;
+    }
+    allowed
+}
+
+/// EACCES unless the capability has all bits of `needed`. Capabilities are not signed, as in default builds of
+/// OrangeFS.
+fn require(capability: &Capability, needed: u32) -> Result<(), Errno> {
+    if capability.op_mask & needed == needed { Ok(()) } else { Err(Errno::EACCES) }
+}
+
+/// EACCES unless the capability has at least one bit of `sufficient`.
+fn require_any(capability: &Capability, sufficient: u32) -> Result<(), Errno> {
+    if capability.op_mask & sufficient != 0 { Ok(()) } else { Err(Errno::EACCES) }
+}
+
+#[cfg(test)]
+mod tests {
+    use vpfs_wire::pvfs2::{Attr, Handle};
+
+    use super::namespace::Kind;
+    use super::*;
+
+    fn user(uid: u32, gid: u32) -> Credential {
+        Credential { uid, gids: vec![gid], ..Credential::default() }
+    }
+
+    #[test]
+    fn bits_follow_owner_group_and_mode() {
+        let attr = Attr { owner: 5, group: 50, perms: 0o751, ..Attr::default() };
+        let directory = Object::new(&attr, Kind::Directory { dirdata: Handle(9), hint: None }, 0);
+        let file = Object::new(&attr, Kind::Datafile, 0);
+        assert_eq!(allowed(&directory, &user(0, 0)), 0xffff_ffff);
+        assert_eq!(allowed(&file, &user(0, 0)), 0xffff_ffaf);
+        assert_eq!(allowed(&file, &user(5, 1)), op_mask::READ | op_mask::WRITE | op_mask::EXEC | op_mask::SETATTR);
+        assert_eq!(allowed(&directory, &user(5, 1)) & op_mask::CREATE, op_mask::CREATE);
+        assert_eq!(allowed(&directory, &user(6, 50)), op_mask::READ | op_mask::EXEC);
+        assert_eq!(allowed(&directory, &user(6, 51)), op_mask::EXEC);
     }
 }

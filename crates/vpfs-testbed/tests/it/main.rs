@@ -6,13 +6,9 @@
     reason = "a panic is the report of a test, sizes are small, and measurements are for people"
 )]
 
-mod common;
 mod device;
 mod failures;
 mod files;
 mod fs_conf;
-mod names;
 mod nfs;
-mod protocol;
 mod run;
-mod store;

@@ -87,6 +87,7 @@ byte_text! {
     /// A name, path or address: bytes without their final NUL, not necessarily UTF-8.
     Text, str, 8
 }
+
 byte_text! {
     /// A key or value of an extended attribute; keys and textual values usually end in a NUL of their own.
     KeyVal, kv, 8
@@ -202,5 +203,336 @@ impl Wire for IoType {
     }
     fn write(&self, w: &mut Writer) {
         w.u32(*self as u32);
+    }
+}
+
+/// The kind of work an operation is, for scheduling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OpClass {
+    /// Moves file data: IO and SMALL_IO, nothing else.
+    Data,
+    /// Names and attributes: one request and one reply.
+    Metadata,
+    /// Configuration and administration; must never be queued.
+    Management,
+    /// Sent by servers only. A client operation waits for it inside a server, so it must never be queued.
+    ServerToServer,
+    /// Appears in replies only.
+    ReplyOnly,
+    /// Never on the wire.
+    Internal,
+}
+
+macro_rules! ops {
+    ($($(#[$meta:meta])* $variant:ident = $code:literal $name:literal $class:ident),* $(,)?) => {
+        /// An operation of protocol version 7000.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[expect(missing_docs, reason = "the names are those of the protocol")]
+        pub enum Op {
+            $( $(#[$meta])* $variant = $code ),*
+        }
+
+        impl Op {
+            /// All operations, in order of their codes.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+
+            /// The operation with this code on the wire.
+            pub const fn from_code(code: i32) -> Option<Self> {
+                match code {
+                    $( $code => Some(Self::$variant), )*
+                    _ => None,
+                }
+            }
+
+            /// The name as the OrangeFS sources write it.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $( Self::$variant => $name, )*
+                }
+            }
+
+            /// The kind of work it is.
+            pub const fn class(self) -> OpClass {
+                match self {
+                    $( Self::$variant => OpClass::$class, )*
+                }
+            }
+        }
+    };
+}
+
+ops! {
+    Create = 1 "CREATE" Metadata,
+    Remove = 2 "REMOVE" Metadata,
+    Io = 3 "IO" Data,
+    GetAttr = 4 "GETATTR" Metadata,
+    SetAttr = 5 "SETATTR" Metadata,
+    LookupPath = 6 "LOOKUP_PATH" Metadata,
+    CrDirent = 7 "CRDIRENT" Metadata,
+    RmDirent = 8 "RMDIRENT" Metadata,
+    ChDirent = 9 "CHDIRENT" Metadata,
+    Truncate = 10 "TRUNCATE" Metadata,
+    MkDir = 11 "MKDIR" Metadata,
+    ReadDir = 12 "READDIR" Metadata,
+    GetConfig = 13 "GETCONFIG" Management,
+    WriteCompletion = 14 "WRITE_COMPLETION" ReplyOnly,
+    Flush = 15 "FLUSH" Metadata,
+    MgmtSetParam = 16 "MGMT_SETPARAM" Management,
+    MgmtNoop = 17 "MGMT_NOOP" Management,
+    StatFs = 18 "STATFS" Metadata,
+    PerfUpdate = 19 "PERF_UPDATE" Internal,
+    MgmtPerfMon = 20 "MGMT_PERF_MON" Management,
+    MgmtIterateHandles = 21 "MGMT_ITERATE_HANDLES" Management,
+    MgmtDspaceInfoList = 22 "MGMT_DSPACE_INFO_LIST" Management,
+    MgmtEventMon = 23 "MGMT_EVENT_MON" Management,
+    MgmtRemoveObject = 24 "MGMT_REMOVE_OBJECT" Management,
+    MgmtRemoveDirent = 25 "MGMT_REMOVE_DIRENT" Management,
+    MgmtGetDirdataHandle = 26 "MGMT_GET_DIRDATA_HANDLE" Management,
+    JobTimer = 27 "JOB_TIMER" Internal,
+    ProtoError = 28 "PROTO_ERROR" ReplyOnly,
+    GetEattr = 29 "GETEATTR" Metadata,
+    SetEattr = 30 "SETEATTR" Metadata,
+    DelEattr = 31 "DELEATTR" Metadata,
+    ListEattr = 32 "LISTEATTR" Metadata,
+    SmallIo = 33 "SMALL_IO" Data,
+    ListAttr = 34 "LISTATTR" Metadata,
+    BatchCreate = 35 "BATCH_CREATE" Metadata,
+    BatchRemove = 36 "BATCH_REMOVE" ServerToServer,
+    PrecreatePoolRefiller = 37 "PRECREATE_POOL_REFILLER" Internal,
+    Unstuff = 38 "UNSTUFF" Metadata,
+    Mirror = 39 "MIRROR" ServerToServer,
+    ImmCopies = 40 "IMM_COPIES" Internal,
+    TreeRemove = 41 "TREE_REMOVE" Metadata,
+    TreeGetFileSize = 42 "TREE_GET_FILE_SIZE" Metadata,
+    MgmtGetUid = 43 "MGMT_GET_UID" Management,
+    TreeSetAttr = 44 "TREE_SETATTR" Metadata,
+    MgmtGetDirent = 45 "MGMT_GET_DIRENT" ServerToServer,
+    MgmtCreateRootDir = 46 "MGMT_CREATE_ROOT_DIR" Internal,
+    MgmtSplitDirent = 47 "MGMT_SPLIT_DIRENT" ServerToServer,
+    AtomicEattr = 48 "ATOMICEATTR" Metadata,
+    TreeGetAttr = 49 "TREE_GETATTR" Metadata,
+    MgmtGetUserCert = 50 "MGMT_GET_USER_CERT" Management,
+    MgmtGetUserCertKeyReq = 51 "MGMT_GET_USER_CERT_KEYREQ" Management,
+}
+
+impl Op {
+    /// The code on the wire.
+    pub const fn code(self) -> i32 {
+        self as i32
+    }
+
+    /// IO and SMALL_IO.
+    pub const fn moves_data(self) -> bool {
+        matches!(self.class(), OpClass::Data)
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The status of a reply: zero, or a negative OrangeFS error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Status(pub i32);
+
+/// Marks an OrangeFS error code.
+const ERROR_BIT: i32 = 1 << 30;
+
+/// Marks, in addition to [`ERROR_BIT`], codes that are not an errno.
+const NON_ERRNO_BIT: i32 = 1 << 29;
+
+impl Status {
+    /// Success.
+    pub const OK: Self = Self(0);
+
+    /// The status that reports `errno` (class 0).
+    pub const fn error(errno: Errno) -> Self {
+        Self(-(ERROR_BIT | errno.0))
+    }
+
+    /// Whether the status is zero. Only such replies have a body.
+    pub const fn is_ok(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The errno of an error; `None` for success and for codes that are not an errno.
+    pub const fn errno(self) -> Option<Errno> {
+        match self.0.checked_neg() {
+            Some(code) if code > 0 && code & ERROR_BIT != 0 && code & NON_ERRNO_BIT == 0 => Some(Errno(code & 0x7f)),
+            _ => None,
+        }
+    }
+
+    /// The error class (bits 7 to 9); 1 is the transport, the only class that generic client code retries.
+    pub const fn class(self) -> i32 {
+        self.0.wrapping_neg() >> 7 & 7
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.is_ok(), self.errno().and_then(Errno::name)) {
+            (true, _) => f.write_str("OK"),
+            (_, Some(name)) => f.write_str(name),
+            _ => write!(f, "status {}", self.0),
+        }
+    }
+}
+
+/// An OrangeFS error number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Errno(pub i32);
+
+macro_rules! errnos {
+    ($($name:ident = $code:expr),* $(,)?) => {
+        #[expect(missing_docs, reason = "the names are those of POSIX")]
+        impl Errno {
+            $( pub const $name: Self = Self($code); )*
+
+            /// The POSIX name, if the number is one of the constants here.
+            pub const fn name(self) -> Option<&'static str> {
+                match self.0 {
+                    $( $code => Some(stringify!($name)), )*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+errnos! {
+    EPERM = 1, ENOENT = 2, EINTR = 3, EIO = 4, EBADF = 6, EAGAIN = 7, ENOMEM = 8, EBUSY = 10, EEXIST = 11,
+    ENOTDIR = 13, EISDIR = 14, EINVAL = 15, EFBIG = 17, ENOSPC = 18, EROFS = 19, ENAMETOOLONG = 23, ENOSYS = 25,
+    ENOTEMPTY = 26, EPROTO = 38, EOVERFLOW = 40, EOPNOTSUPP = 46, ETIMEDOUT = 53, ECONNREFUSED = 54, EACCES = 58,
+    ECONNRESET = 59,
+}
+
+/// Bits of [`Capability::op_mask`].
+#[expect(missing_docs, reason = "each allows the operation it names")]
+pub mod op_mask {
+    pub const EXEC: u32 = 1;
+    pub const WRITE: u32 = 2;
+    pub const READ: u32 = 4;
+    pub const SETATTR: u32 = 8;
+    pub const CREATE: u32 = 16;
+    pub const ADMIN: u32 = 32;
+    pub const REMOVE: u32 = 64;
+    pub const BATCH_CREATE: u32 = 128;
+    pub const BATCH_REMOVE: u32 = 256;
+}
+
+/// What a request is allowed to do, and to which objects. The default is the null capability, which GETCONFIG and
+/// others carry.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Capability {
+    /// `S:` and the alias of the server that issued it; empty in the null capability.
+    pub issuer: Text,
+    /// The file system it is for.
+    pub fs: FsId,
+    /// Empty in builds without key or certificate security.
+    pub signature: Vec<u8>,
+    /// When it expires, in seconds since 1970.
+    pub timeout: u64,
+    /// What it allows, see [`op_mask`].
+    pub op_mask: u32,
+    /// The object first, then its datafile or directory data handles.
+    pub handles: Vec<Handle>,
+}
+
+impl Wire for Capability {
+    const MIN_LEN: usize = 40;
+    fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let issuer = r.read()?;
+        let fs = r.i32()?;
+        r.pad4()?;
+        let signature = r.blob()?.to_vec();
+        let (timeout, op_mask, handles) = (r.u64()?, r.u32()?, r.read()?);
+        r.align8()?;
+        Ok(Self { issuer, fs, signature, timeout, op_mask, handles })
+    }
+    fn write(&self, w: &mut Writer) {
+        self.issuer.write(w);
+        self.fs.write(w);
+        w.pad4();
+        w.blob(&self.signature);
+        self.timeout.write(w);
+        self.op_mask.write(w);
+        self.handles.write(w);
+        w.align8();
+    }
+}
+
+/// On whose behalf a request is made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Credential {
+    /// The user.
+    pub uid: u32,
+    /// The user's groups, the primary one first.
+    pub gids: Vec<u32>,
+    /// `C:` and a client's host name, or `S:` and a server's alias.
+    pub issuer: Text,
+    /// When it expires, in seconds since 1970.
+    pub timeout: u64,
+    /// Empty in builds without key or certificate security.
+    pub signature: Vec<u8>,
+    /// Empty in builds without certificate security.
+    pub certificate: Vec<u8>,
+}
+
+impl Wire for Credential {
+    const MIN_LEN: usize = 48;
+    fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.pad4()?;
+        r.pad4()?;
+        let (uid, gids) = (r.u32()?, r.read()?);
+        r.align8()?;
+        let (issuer, timeout) = (r.read()?, r.u64()?);
+        let signature = r.blob()?.to_vec();
+        r.pad4()?;
+        let certificate = r.blob()?.to_vec();
+        Ok(Self { uid, gids, issuer, timeout, signature, certificate })
+    }
+    fn write(&self, w: &mut Writer) {
+        w.pad4();
+        w.pad4();
+        self.uid.write(w);
+        self.gids.write(w);
+        w.align8();
+        self.issuer.write(w);
+        self.timeout.write(w);
+        w.blob(&self.signature);
+        w.pad4();
+        w.blob(&self.certificate);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_dense_and_invert() {
+        assert_eq!(Op::ALL.len(), 51);
+        for (at, op) in (1..).zip(Op::ALL) {
+            assert_eq!(op.code(), at);
+            assert_eq!(Op::from_code(at), Some(*op));
+        }
+        assert_eq!(Op::from_code(0), None);
+        assert_eq!(Op::from_code(52), None);
+    }
+
+    #[test]
+    fn numbers_are_those_of_the_wire() {
+        let enoent = Status::error(Errno::ENOENT);
+        assert_eq!(enoent.0, -1_073_741_826);
+        assert_eq!(enoent.errno(), Some(Errno::ENOENT));
+        assert_eq!(enoent.class(), 0);
+        assert_eq!(enoent.to_string(), "ENOENT");
+        assert_eq!(Status::OK.errno(), None);
+        assert_eq!(Status(i32::MIN).errno(), None);
+        assert_eq!(Status(-(ERROR_BIT | NON_ERRNO_BIT | 3)).errno(), None);
+        assert_eq!(Status(-(ERROR_BIT | 1 << 7 | 53)).class(), 1);
     }
 }

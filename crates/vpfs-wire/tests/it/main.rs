@@ -5,12 +5,6 @@
     reason = "a panic is the report of a test, sizes are small, and measurements are for people"
 )]
 
-mod arbitrary_bytes;
-mod common;
-mod golden_frames;
+mod golden;
 mod nfs;
-mod nfs4;
-mod rewrite;
-mod sequences;
 mod transfer;
-mod views;

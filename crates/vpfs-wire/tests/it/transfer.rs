@@ -7,7 +7,7 @@
 use proptest::prelude::*;
 use vpfs_core::Bytes;
 use vpfs_core::stripe::Stripe;
-use vpfs_wire::pvfs2::preq::Node;
+use vpfs_wire::pvfs2::transfer::Node;
 use vpfs_wire::pvfs2::{Dist, Preq, Transfer, TransferError};
 
 /// A file type as an MPI program would build it.

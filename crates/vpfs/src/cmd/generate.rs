@@ -1,12 +1,15 @@
 //! `vpfs generate`: man pages and completions for packages, from the definitions of the commands themselves.
 
-use std::fs;
-use std::io;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
-use super::completions;
+use clap::builder::PossibleValuesParser;
+use clap_complete::env::Shells;
+
 use crate::exit::{CODES, Exit};
-use crate::groups::{GROUPS, related};
+use crate::print::print;
+use crate::{GROUPS, related};
 
 /// Write man pages and completions for bash, zsh and fish
 #[derive(clap::Args)]
@@ -28,7 +31,7 @@ fn write(directory: &Path, command: clap::Command) -> io::Result<()> {
     for (shell, file) in [("bash", "bash/vpfs.bash"), ("zsh", "zsh/_vpfs"), ("fish", "fish/vpfs.fish")] {
         let path = directory.join(file);
         fs::create_dir_all(path.parent().unwrap_or(directory))?;
-        fs::write(path, completions::script(shell, "vpfs")?)?;
+        fs::write(path, script(shell, "vpfs")?)?;
     }
     let directory = directory.join("man");
     fs::create_dir_all(&directory)?;
@@ -91,6 +94,57 @@ fn with_lines(page: &str) -> String {
     page.replace(".SH EXTRA\n", ".SH EXAMPLES\n.nf\n").replace("\nExamples:\n", "\n")
 }
 
+/// Set by the shell that asks.
+pub(crate) const VARIABLE: &str = "VPFS_COMPLETE";
+
+/// Print what makes a shell complete commands, applications and servers
+///
+/// Applications and servers are those of the configuration, and of the proxies that run here. Packages install the same
+/// for bash, zsh and fish.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    source <(vpfs completions bash)                          in this shell; in ~/.bashrc for all\n  \
+    source <(vpfs completions zsh)                           after compinit in ~/.zshrc\n  \
+    vpfs completions fish > ~/.config/fish/completions/vpfs.fish")]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_parser = PossibleValuesParser::new(["bash", "elvish", "fish", "powershell", "zsh"]))]
+    shell: String,
+}
+
+impl Completions {
+    pub(crate) fn run(&self) -> Result<(), Exit> {
+        // The program by the name that it has here, which need not be on the path.
+        let program = std::env::args_os().next().map_or_else(|| "vpfs".into(), program);
+        let script = script(&self.shell, &program.to_string_lossy());
+        print(script.map_err(|error| Exit::Failed(error.to_string()))?.trim_end())
+    }
+}
+
+fn program(called: OsString) -> OsString {
+    let called = PathBuf::from(called);
+    match called.components().count() {
+        ..2 => called.into(),
+        _ => std::path::absolute(&called).unwrap_or(called).into(),
+    }
+}
+
+/// What a shell has to run so that it asks `program`.
+pub(super) fn script(shell: &str, program: &str) -> io::Result<String> {
+    let shells = Shells::builtins();
+    let known = shells.completer(shell).ok_or_else(|| io::Error::other(format!("{shell} is not supported")))?;
+    let mut script = Vec::new();
+    known.write_registration(VARIABLE, "vpfs", "vpfs", program, &mut script)?;
+    let script = String::from_utf8(script).map_err(io::Error::other)?;
+    Ok(match shell {
+        // It would take names such as uid:1000 for several words.
+        "bash" => script + "COMP_WORDBREAKS=${COMP_WORDBREAKS//:/}\n",
+        // In a directory of functions, the first use runs the file and has to complete, too.
+        "zsh" => script + "if [ \"$funcstack[1]\" = _vpfs ]; then _clap_dynamic_completer_vpfs \"$@\"; fi\n",
+        _ => script,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -140,5 +194,14 @@ mod tests {
         assert!(why.contains(".BR vpfs (1),\n") && why.contains(".BR vpfs\\-top (1),\n"), "{why}");
         assert!(!why.contains("vpfs\\-why (1)") && page("vpfs-app-set").contains(".BR vpfs\\-app (1),"));
         assert!(page("vpfs").contains(".BR vpfs\\-demo (1),"));
+    }
+
+    #[test]
+    fn every_shell_has_a_script_that_asks_this_program() {
+        for shell in Shells::builtins().names() {
+            let script = script(shell, "/opt/vpfs").unwrap();
+            assert!(script.contains(VARIABLE) && script.contains("/opt/vpfs"), "{script}");
+        }
+        assert!(script("csh", "vpfs").is_err());
     }
 }

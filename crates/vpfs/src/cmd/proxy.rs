@@ -1,22 +1,35 @@
 //! `vpfs proxy`: the daemon.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::process::{Child, Command};
+use std::time::Duration;
+use std::{fs, io};
 
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal as KillSignal, kill_process};
+use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinSet;
 use vpfs_admin::events::Events;
+use vpfs_admin::{Kept, MetricsAccess, keep_history, serve_askers, serve_metrics, serve_socket, socket, watch_storage};
 use vpfs_config::{Config, LogFormat, Protocol};
 use vpfs_core::{ServerId, SharingMode};
-use vpfs_proxy::{Daemon, Environment, Offer, Resolver, StateDir, check_names};
+use vpfs_proxy::{Askers, Daemon, Environment, Inheritance, Observer, Offer, Pushes, Resolver, StateDir, check_names};
 
-use super::successor::Starting;
 use super::write_back::{Attached, Watch};
-use super::{admin, check_connect, check_start, count, load_config, reload, runtime, successor, systemd};
+use super::{asking, check, count, load_config, runtime, systemd, web};
 use crate::exit::Exit;
-use crate::log::{self, LogSwitch};
-use crate::print::print;
-use crate::signals::{self, Stop};
+use crate::log::LogSwitch;
+use crate::print::{print, roughly};
+use crate::signals::Stop;
+use crate::{log, signals};
 
 /// Run proxies in front of storage servers that schedule the requests of clients
 ///
@@ -38,7 +51,7 @@ pub(crate) struct Proxy {
     config: PathBuf,
 
     /// A server to serve, by its name in the file; may be given several times [default: every server in the file]
-    #[arg(long = "server", value_name = "NAME", add = super::asking::candidates::servers())]
+    #[arg(long = "server", value_name = "NAME", add = super::asking::servers())]
     servers: Vec<String>,
 
     /// Check the configuration, say the outcome in one line, and exit: 2 if it is not valid or a proxy for these
@@ -58,7 +71,7 @@ pub(crate) struct Proxy {
 
     /// Let the proxy with this process id read its file again, wait for it, and exit with 1 if it refuses; for the same
     /// user, as ExecReload= of the service
-    #[arg(long, value_name = "PID", conflicts_with = "check", value_parser = reload::process)]
+    #[arg(long, value_name = "PID", conflicts_with = "check", value_parser = process)]
     reload: Option<Pid>,
 
     /// Take over from the process at the other end of standard input, which starts this one at SIGUSR2
@@ -69,7 +82,7 @@ pub(crate) struct Proxy {
 impl Proxy {
     pub(crate) fn run(&self) -> Result<(), Exit> {
         if let Some(pid) = self.reload {
-            return reload::ask(pid);
+            return ask_reload(pid);
         }
         let runtime = runtime()?;
         let result = self.run_on(&runtime);
@@ -96,7 +109,7 @@ impl Proxy {
                 }
                 let checked = check(&config, &servers, !self.servers.is_empty()).await;
                 if self.connect {
-                    check_connect::run(&config, &servers).await?;
+                    check::check_connect(&config, &servers).await?;
                 }
                 checked
             });
@@ -136,7 +149,7 @@ impl Proxy {
         let askers = daemon.take_askers();
         let watchdog = systemd::watch(daemon.observer());
         let doors = (&daemon.observer(), daemon.pushes());
-        let admin = admin::serve(daemon.config(), servers, self.take_over, doors, (events, askers));
+        let admin = serve_admin(daemon.config(), servers, self.take_over, doors, (events, askers));
         let _write_back = Attached::start(&self.config, daemon.config(), servers);
         let mut watch = Watch::new(daemon.config(), servers);
         let failed = |error| tracing::error!(%error, "upgrade failed; this process continues");
@@ -144,7 +157,7 @@ impl Proxy {
         loop {
             tokio::select! {
                 _ = signals.hangup.recv() => {
-                    reload::run(&mut daemon, &self.config, log).await;
+                    run_reload(&mut daemon, &self.config, log).await;
                     successor.iter_mut().for_each(Starting::reload_later);
                 }
                 _ = signals.upgrade.recv() => match &successor {
@@ -155,7 +168,7 @@ impl Proxy {
                     Ok(offer) => {
                         // The successor serves it from now on.
                         drop((admin, watchdog));
-                        return successor::hand_over(daemon, offer, &mut signals.stop).await;
+                        return hand_over(daemon, offer, &mut signals.stop).await;
                     }
                     Err(error) => {
                         successor = None;
@@ -182,7 +195,7 @@ impl Proxy {
     async fn start(&self, config: Config, servers: &[ServerId]) -> Result<Daemon, Exit> {
         let environment = Environment { resolver: Resolver::default(), state: StateDir::of_service() };
         let daemon = if self.take_over {
-            let inheritance = successor::inheritance().await.map_err(|error| {
+            let inheritance = inheritance().await.map_err(|error| {
                 Exit::Failed(format!(
                     "cannot take over from another process, which should have started this one: {error}"
                 ))
@@ -286,7 +299,7 @@ async fn check(config: &Config, servers: &[ServerId], are_chosen: bool) -> Resul
     if is_shared && servers.len() < config.servers.len() && config.peers.is_none() {
         eprintln!("warning: shares hold only among the servers of one process; add a [peers] table");
     }
-    check_start::run(config, servers, are_chosen).await?;
+    check::check_here(config, servers, are_chosen).await?;
     let (names, missing) = check_names(config, servers, Resolver::default()).await;
     let parts = [(config.listeners.len(), "listener"), (names, "host name")];
     let parts = parts.map(|(number, what)| count(number, what)).join(", ");
@@ -301,4 +314,375 @@ async fn check(config: &Config, servers: &[ServerId], are_chosen: bool) -> Resul
         "the configuration is valid: {parts}; but not all of these names can be resolved now. A proxy starts nevertheless \
          and looks them up again"
     )))
+}
+
+// Where a proxy tells what it knows: its socket, and metrics for the network (`vpfs-admin`). A proxy works without.
+
+/// How often to try an address that is in use, at first by a predecessor.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// The failure at which a predecessor has left for long, so that it is somebody else.
+const TOLD: u32 = 50;
+
+/// Serves until this is dropped. With `take_over`, a predecessor serves until it hands over.
+pub(super) fn serve_admin(
+    config: &Config,
+    servers: &[ServerId],
+    take_over: bool,
+    (observer, pushes): (&Observer, Pushes),
+    (events, askers): (&Events, Option<Askers>),
+) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    tasks.spawn(watch_storage(observer.clone()));
+    let history = history_file(config, servers);
+    if let Some(path) = history.clone() {
+        tasks.spawn(keep_history(path, observer.clone()));
+    }
+    let kept = Kept { events: events.clone(), history, pushes: Some(pushes) };
+    if let Some(listener) = open_socket(config, servers, take_over) {
+        tasks.spawn(serve_socket(listener, observer.clone(), kept.clone()));
+    }
+    if let Some(askers) = askers {
+        tasks.spawn(serve_askers(askers, observer.clone(), kept.clone()));
+    }
+    if let Some(page) = config.web.clone() {
+        let observer = observer.clone();
+        tasks.spawn(async move {
+            let listener = listen(page.listen, "the page is").await;
+            tracing::info!(listen = %page.listen, "serving the page");
+            web::serve_own(listener, page.key, observer, kept).await;
+        });
+    }
+    if let Some(metrics) = config.metrics.clone() {
+        let observer = observer.clone();
+        tasks.spawn(async move {
+            let listener = listen(metrics.listen, "metrics are").await;
+            tracing::info!(listen = %metrics.listen, "serving metrics");
+            let access = metrics.token.map_or(MetricsAccess::Everybody, MetricsAccess::Token);
+            serve_metrics(listener, access, observer).await;
+        });
+    }
+    tasks
+}
+
+/// In the state directory, if there is one.
+fn history_file(config: &Config, servers: &[ServerId]) -> Option<PathBuf> {
+    let name = &config.servers[servers.first()?.index()].name;
+    StateDir::of_service().file(&format!("{name}.history.sqlite")).filter(|_| config.keeps_history)
+}
+
+/// At the first place where that is possible, which the log says.
+fn open_socket(config: &Config, servers: &[ServerId], take_over: bool) -> Option<tokio::net::UnixListener> {
+    let name = &config.servers[servers.first()?.index()].name;
+    let mut failures = Vec::new();
+    for directory in asking::runtime_dir_of(config) {
+        let path = socket::path(&directory, name);
+        match socket::bind(&path, take_over) {
+            Ok(listener) => {
+                tracing::info!(path = %path.display(), "commands such as `vpfs top` ask here");
+                return Some(listener);
+            }
+            Err(error) => failures.push(format!("{}: {error}", path.display())),
+        }
+    }
+    let reasons = failures.join("; ");
+    tracing::warn!(reasons, "no socket, so `vpfs top` and others cannot ask this proxy: {}", asking::REMEDY);
+    None
+}
+
+/// Tries until it succeeds: a predecessor closes its listener when it hands over, and whatever else is wrong may be
+/// fixed at any time.
+async fn listen(address: SocketAddr, what: &str) -> TcpListener {
+    let mut failures = 0;
+    loop {
+        match TcpListener::bind(address).await {
+            Ok(listener) => return listener,
+            Err(error) => {
+                failures += 1;
+                if failures == TOLD {
+                    tracing::warn!(listen = %address, %error, "{what} not served yet");
+                }
+            }
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
+/// The argument by which a successor knows that it is one.
+const TAKE_OVER: &str = "--take-over";
+
+/// What [`Child::kill`](std::process::Child::kill) sends.
+const SIGKILL: i32 = 9;
+
+/// A successor that was started and may not be ready yet. Dropped before, it is ended.
+pub(crate) struct Starting {
+    pid: u32,
+    ready: Pin<Box<dyn Future<Output = io::Result<Offer>> + Send>>,
+    /// The configuration was read again meanwhile.
+    has_old_file: bool,
+}
+
+impl Starting {
+    /// Starts a successor with the arguments of this process.
+    ///
+    /// It is started by the name that this process was started by: an upgrade may have replaced that file, or a link to
+    /// it.
+    pub(crate) fn new(daemon: &Daemon) -> io::Result<Self> {
+        if daemon.is_taking_over() {
+            return Err(io::Error::other("an upgrade is in progress: its connections have not all arrived"));
+        }
+        let mut args = std::env::args_os();
+        let program = args.next().ok_or_else(|| io::Error::other("the name of this program is unknown"))?;
+        let args: Vec<OsString> = args.filter(|arg| arg != TAKE_OVER).collect();
+        let (ours, theirs) = UnixStream::pair()?;
+        tracing::info!(program = %program.display(), "starting a successor");
+        // With a command that lives longer, this process would hold the other end, too, and not notice its end.
+        let child = {
+            let mut command = Command::new(program);
+            systemd::pass_watchdog_on(&mut command);
+            command.args(args).arg(TAKE_OVER).stdin(OwnedFd::from(theirs)).spawn()?
+        };
+        let (pid, offering) = (child.id(), daemon.offer(ours));
+        let mut unready = Unready(Some(child));
+        let ready = Box::pin(async move {
+            match offering.await {
+                Ok(offer) => {
+                    drop(unready.0.take());
+                    Ok(offer)
+                }
+                Err(error) => Err(unready.reason().await.unwrap_or(error)),
+            }
+        });
+        Ok(Self { pid, ready, has_old_file: false })
+    }
+
+    /// Waits until it serves the listening sockets. Cancel safe; not to be called again afterwards.
+    pub(crate) async fn ready(&mut self) -> io::Result<Offer> {
+        let offer = (&mut self.ready).await?;
+        let pid = self.pid;
+        systemd::succeeded_by(pid);
+        tracing::info!(pid, "the successor is ready");
+        if self.has_old_file
+            && let Some(process) = i32::try_from(pid).ok().and_then(Pid::from_raw)
+            && let Err(error) = kill_process(process, KillSignal::HUP)
+        {
+            tracing::error!(%error, "the successor may have the configuration from before the reload; reload it");
+        }
+        Ok(offer)
+    }
+
+    /// This process has read its configuration again; the successor does so when it is ready.
+    pub(crate) fn reload_later(&mut self) {
+        self.has_old_file = true;
+    }
+}
+
+/// A new process that is of no use until it is ready.
+struct Unready(Option<Child>);
+
+impl Unready {
+    /// Why it ended, if a signal did that. It may have ended by itself; otherwise it is ended now.
+    async fn reason(&mut self) -> Option<io::Error> {
+        let mut child = self.0.take()?;
+        let _ = child.kill();
+        let ended = tokio::task::spawn_blocking(move || child.wait());
+        // A process in the hands of a disk that hangs does not end.
+        let status = tokio::time::timeout(Duration::from_secs(1), ended).await.ok()?.ok()?.ok()?;
+        let signal = status.signal().filter(|signal| *signal != SIGKILL)?;
+        let fix = "with systemctl kill, use --kill-who=main";
+        Some(io::Error::other(format!("signal {signal} ended the new process; {fix}")))
+    }
+}
+
+impl Drop for Unready {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+        }
+    }
+}
+
+/// Hands all connections over, and ends when the last one is.
+pub(crate) async fn hand_over(daemon: Daemon, offer: Offer, stop: &mut Stop) -> Result<(), Exit> {
+    tokio::select! {
+        (given, cut_off) = daemon.hand_over(offer) => {
+            tracing::info!(given, cut_off, "connections are handed over");
+        }
+        () = stop.asked() => tracing::warn!("signal during the upgrade; the remaining connections are cut off"),
+    }
+    Ok(())
+}
+
+/// What the process at the other end of standard input offers.
+pub(crate) async fn inheritance() -> io::Result<Inheritance> {
+    let channel = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    tokio::task::spawn_blocking(move || Inheritance::receive(channel)).await.map_err(io::Error::other)?
+}
+
+// A reload that tells its outcome, which no signal and no version of systemd tells.
+//
+// The one who asks listens at a socket where proxies have theirs, and sends SIGHUP; after each reload a proxy sends
+// the outcome to the socket with its process id, if there is one.
+
+/// A reload waits for nothing but the disk with the file.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The reasons of a refusal beyond this are in the log.
+const LONGEST: usize = 32 << 10;
+
+/// The outcome: what has changed, or why nothing has.
+type Outcome = Result<String, String>;
+
+fn paths(pid: u32) -> impl Iterator<Item = PathBuf> {
+    asking::runtime_dirs().into_iter().map(move |directory| directory.join(format!("reload-{pid}.sock")))
+}
+
+/// What a process id is for; `-1` and the like have another meaning for the system.
+pub(super) fn process(text: &str) -> Result<Pid, String> {
+    let pid = text.parse::<i32>().ok().filter(|pid| *pid > 0).and_then(Pid::from_raw);
+    pid.ok_or_else(|| "a process id is a positive number, such as that in the log or of `pgrep vpfs`".to_owned())
+}
+
+/// Whether a process reloads at SIGHUP, as proxies and mounts do; most others end.
+fn is_ours(pid: Pid) -> bool {
+    let arguments = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
+    let program = fs::read_link(format!("/proc/{}/exe", pid.as_raw_nonzero())).unwrap_or_default();
+    let command = arguments.split(|byte| *byte == 0).nth(1);
+    // An upgrade removes the file of the program that runs.
+    let is_vpfs = program.file_name().is_some_and(|name| name.to_string_lossy().starts_with("vpfs"));
+    is_vpfs && command.is_some_and(|command| command == b"proxy" || command == b"mount")
+}
+
+/// Those that may be meant instead.
+fn all_of_ours() -> String {
+    let processes =
+        fs::read_dir("/proc").into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let pids: Vec<String> = processes.filter(|name| process(name).is_ok_and(is_ours)).collect();
+    match pids.is_empty() {
+        true => "no proxy runs here that you may see".to_owned(),
+        false => format!("the proxies here that you may see are {}", pids.join(", ")),
+    }
+}
+
+/// Lets the proxy with this process id reload, and waits for the outcome.
+pub(crate) fn ask_reload(pid: Pid) -> Result<(), Exit> {
+    let number = pid.as_raw_nonzero();
+    if !is_ours(pid) {
+        return Err(Exit::Usage(format!("process {number} is no vpfs proxy; {}", all_of_ours())));
+    }
+    let paths: Vec<PathBuf> = paths(number.get().cast_unsigned()).collect();
+    // In the directory where the proxy has its own, if that may be written to.
+    let mut outcome = Err(io::ErrorKind::NotFound.into());
+    for path in &paths {
+        match listen_for_reload(path) {
+            Ok(socket) => {
+                outcome = reload(pid, &socket);
+                // Without it nobody waits any more.
+                let _ = fs::remove_file(path);
+                break;
+            }
+            Err(error) => outcome = Err(error),
+        }
+    }
+    match outcome {
+        Ok(Ok(what)) => print(format_args!("reloaded: {what}")),
+        Ok(Err(reason)) => Err(Exit::Failed(format!("reload rejected; the old configuration stays active\n{reason}"))),
+        Err(error) => {
+            let places = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" or ");
+            let instead = "send it SIGHUP instead, and look at its log";
+            Err(Exit::Failed(format!("cannot ask process {number} by {places}: {error}; {instead}")))
+        }
+    }
+}
+
+fn listen_for_reload(path: &Path) -> io::Result<UnixDatagram> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    UnixDatagram::bind(path)
+}
+
+fn reload(process: Pid, socket: &UnixDatagram) -> io::Result<Outcome> {
+    socket.set_read_timeout(Some(PATIENCE))?;
+    kill_process(process, KillSignal::HUP)?;
+    let mut bytes = vec![0; LONGEST * 8];
+    let len = socket.recv(&mut bytes).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, "it did not say how the reload ended"),
+        _ => error,
+    })?;
+    serde_json::from_slice(&bytes[..len]).map_err(io::Error::other)
+}
+
+/// Lets a daemon of this process read its file again, and tells who waits for it how that has ended.
+pub(super) async fn run_reload(daemon: &mut Daemon, file: &Path, log: &LogSwitch) {
+    systemd::reloading();
+    // Who sent the signal is nearly always root; who may write the file decides what is in it.
+    if let Ok(metadata) = fs::metadata(file) {
+        let age = metadata.modified().ok().and_then(|written| written.elapsed().ok()).unwrap_or_default();
+        let written = format!("{} ago", roughly(age));
+        tracing::info!(file = %file.display(), owner_uid = metadata.uid(), written, "reading the configuration again");
+    }
+    let outcome = reread(daemon, file).await;
+    match &outcome {
+        Ok(_) => log.set(daemon.config().log.level),
+        Err(reason) => tracing::error!(%reason, "reload rejected; the old configuration stays active"),
+    }
+    systemd::reloaded(&outcome);
+    paths(std::process::id()).for_each(|path| send(&outcome, &path));
+}
+
+async fn reread(daemon: &mut Daemon, file: &Path) -> Outcome {
+    let newer = Config::load(file).map_err(|problems| problems.to_string())?;
+    match daemon.reload(newer).await.map_err(|error| error.to_string())? {
+        0 => Ok("nothing changed".to_owned()),
+        changes => Ok(format!("{} changed", count(changes, "setting"))),
+    }
+}
+
+fn send(outcome: &Outcome, path: &Path) {
+    let shortened = |text: &String| text.chars().take(LONGEST).collect::<String>();
+    let outcome = outcome.as_ref().map(shortened).map_err(shortened);
+    let sent = UnixDatagram::unbound().and_then(|socket| {
+        socket.set_nonblocking(true)?;
+        socket.send_to(&serde_json::to_vec(&outcome)?, path)
+    });
+    // Usually nobody waits.
+    if let Err(error) = sent {
+        tracing::debug!(%error, "cannot report the outcome of the reload");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outcome_arrives_whatever_its_length() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("reload-1.sock");
+        send(&Ok("nobody waits".into()), &path);
+        let socket = UnixDatagram::bind(&path).unwrap();
+        for (sent, arrives) in [(Ok("x".into()), Ok("x".into())), (Err("\n".repeat(99_999)), Err("\n".repeat(LONGEST)))]
+        {
+            send(&sent, &path);
+            let mut bytes = vec![0; LONGEST * 8];
+            let len = socket.recv(&mut bytes).unwrap();
+            assert_eq!(serde_json::from_slice::<Outcome>(&bytes[..len]).unwrap(), arrives);
+        }
+    }
+
+    /// Symptom: `--reload 1` sent SIGHUP to the first process of the host, and `--reload 0` to a group of them.
+    #[test]
+    fn only_a_proxy_is_sent_a_signal() {
+        for text in ["0", "-1", "99999999999", "x"] {
+            assert!(process(text).is_err(), "{text}");
+        }
+        for pid in [1, i32::MAX] {
+            let Err(Exit::Usage(problem)) = ask_reload(process(&pid.to_string()).unwrap()) else {
+                panic!("it is no proxy")
+            };
+            assert!(problem.starts_with(&format!("process {pid} is no vpfs proxy; ")), "{problem}");
+        }
+    }
 }

@@ -10,8 +10,7 @@ use vpfs_figures::{Figure, PAPERS};
 use vpfs_report::{Report, Section};
 use vpfs_sim::parallel;
 
-use super::workload::output;
-use super::workload::progress::ProgressLine;
+use super::workload::target::{ProgressLine, write_output};
 use crate::exit::Exit;
 use crate::print::print;
 
@@ -71,7 +70,7 @@ impl Reproduce {
             figures.iter().copied().zip(sections.iter().map(|(section, _)| section)).collect();
         let report = self.write_pages(&all)?;
         if let Some(path) = &self.json {
-            output::write(path, &json!(sections.iter().map(|(_, json)| json).collect::<Vec<_>>()))?;
+            write_output(path, &json!(sections.iter().map(|(_, json)| json).collect::<Vec<_>>()))?;
         }
         if self.json.as_deref() == Some(Path::new("-")) {
             return Ok(());

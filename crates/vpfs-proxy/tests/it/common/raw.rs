@@ -7,10 +7,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use vpfs_wire::bmi::{Header, Tag, reply_message, request_message};
 use vpfs_wire::pvfs2::attr::mask;
-use vpfs_wire::pvfs2::auth::op_mask;
 use vpfs_wire::pvfs2::reply::{self, SmallIoResult, WriteCompletion};
+use vpfs_wire::pvfs2::types::op_mask;
 use vpfs_wire::pvfs2::{
-    Capability, Credential, Dist, Handle, Hint, IoType, Op, Preq, Reply, Request, RequestBody, preq, request,
+    Capability, Credential, Dist, Handle, Hint, IoType, Op, Preq, Reply, Request, RequestBody, request, transfer,
 };
 
 const FS: i32 = 1;
@@ -89,7 +89,7 @@ fn io_body(fs: i32, handle: Handle, len: usize, io_type: IoType) -> request::Io 
 pub(crate) fn scattered_read(tag: u64, handle: u64) -> Vec<u8> {
     const BLOCKS: i32 = 1 << 29;
     let half = i64::from(BLOCKS);
-    let root = preq::Node {
+    let root = transfer::Node {
         num_blocks: BLOCKS,
         stride: 2,
         ub: 2 * half,
@@ -98,10 +98,10 @@ pub(crate) fn scattered_read(tag: u64, handle: u64) -> Vec<u8> {
         depth: 2,
         num_nested_req: 1,
         ereq: 1,
-        ..preq::Node::BYTE
+        ..transfer::Node::BYTE
     };
     let whole = io_body(FS, Handle(handle), 1 << 29, IoType::Read);
-    request(tag, request::Io { preq: Preq { nodes: vec![root, preq::Node::BYTE] }, ..whole })
+    request(tag, request::Io { preq: Preq { nodes: vec![root, transfer::Node::BYTE] }, ..whole })
 }
 
 /// A write whose data is in the request.

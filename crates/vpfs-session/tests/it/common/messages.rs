@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use vpfs_wire::bmi;
-use vpfs_wire::pvfs2::preq::Node;
 use vpfs_wire::pvfs2::reply::{self, SmallIoResult, WriteCompletion};
 use vpfs_wire::pvfs2::request::{self, Io};
+use vpfs_wire::pvfs2::transfer::Node;
 use vpfs_wire::pvfs2::{
     Attr, Capability, Credential, Errno, Handle, Hint, IoType, Layout, Op, Padded, Preq, Reply, Request, RequestBody,
     Status, Text,

@@ -3,16 +3,26 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::str::FromStr;
 
-use vpfs_harl::Trace;
+use vpfs_config::units::parse_size;
+use vpfs_core::Bytes;
+use vpfs_harl::{Op, Request, Trace};
+use vpfs_report::{Axis, Bar, Bars, Plot, Report, Section, Series, Table};
+use vpfs_testbed::CreateOptions;
+use vpfs_testbed::fsconfig::FsConfig;
 
-use super::advised::{Advised, shown};
-use super::size::size;
+use super::logs::Classes;
+use super::{Advised, bytes_per_second, shown, size, stripes};
+use crate::cmd::workload::variable_strips;
+use crate::exit::Exit;
 
 /// The most files that are shown.
 const SHOWN_MAX: usize = 20;
+
 /// The most names of files that get the same stripes.
 const NAMES_MAX: usize = 3;
+
 /// The rest of the files is not shown as soon as it gains less than this together, in percent of what all gain: no
 /// prediction is more accurate.
 const REST_PERCENT: u128 = 10;
@@ -186,6 +196,132 @@ impl Small {
     }
 }
 
+/// The most requests that are drawn of a file; of more, an even sample.
+const POINTS_MAX: usize = 4000;
+
+/// The most regions that are drawn as bars.
+const BARS_MAX: usize = 40;
+
+const MB: f64 = 1e6;
+
+const SECOND: f64 = 1e9;
+
+/// A section for each file that is shown, and what is to be said of the others.
+pub(super) fn picture_report(classes: &Classes, shown: &[Group<'_>], rest: &[String]) -> Report {
+    let report = Report::new("Layout advice").introduction(
+        "Requests of the logs, the regions of similar requests that each file divides into, and the predicted throughput \
+         of each region with its present and with the advised stripes.",
+    );
+    let report = shown.iter().map(|group| section(classes, group)).fold(report, Report::section);
+    match rest {
+        [] => report,
+        lines => report.section(lines.iter().fold(Section::new("Other files"), Section::text)),
+    }
+}
+
+fn section(classes: &Classes, group: &Group<'_>) -> Section {
+    let advised = group.first;
+    let section = group.others().into_iter().fold(Section::new(shown(&advised.name)), Section::text);
+    let section = section
+        .figure(requests(advised), "Each point is a request; vertical lines are borders of regions.")
+        .table(table(classes, advised));
+    let regions = &advised.advice.regions;
+    if regions.len() > BARS_MAX {
+        return section;
+    }
+    let names = regions.iter().map(|region| size(region.bytes.start));
+    let throughput = |name: &str, time: fn(&vpfs_harl::RegionAdvice) -> u128| {
+        let bars = regions.iter().map(|region| Bar::new(bytes_per_second(region, time(region)) / MB));
+        (name.to_owned(), bars.collect::<Vec<_>>())
+    };
+    let all = [throughput("now", |region| region.time_now), throughput("advised", |region| region.advised.time)];
+    let bars = Bars::new("Predicted throughput by region", Axis::linear("throughput", "MB/s"), names);
+    let bars = all.into_iter().fold(bars, |bars, (name, values)| bars.series(name, values));
+    section.figure(bars, "Regions by their first byte.")
+}
+
+fn requests(advised: &Advised) -> Plot {
+    let all: Vec<&Request> = advised.runs.iter().flat_map(|(trace, _)| trace.requests()).collect();
+    let every = all.len().div_ceil(POINTS_MAX).max(1);
+    let of = |op| {
+        let drawn = all.iter().step_by(every).filter(move |request| request.op == op);
+        drawn.map(|request| (request.offset as f64 / MB, request.start as f64 / SECOND)).collect::<Vec<_>>()
+    };
+    let plot = Plot::new("Requests", Axis::linear("offset", "MB"), Axis::linear("time", "s"));
+    let plot = [("reads", of(Op::Read)), ("writes", of(Op::Write))]
+        .into_iter()
+        .filter(|(_, points)| !points.is_empty())
+        .fold(plot, |plot, (name, points)| plot.series(Series::scatter(name, points)));
+    let borders = advised.advice.regions.iter().skip(1).take(BARS_MAX);
+    borders.fold(plot, |plot, region| plot.reference_when(region.bytes.start as f64 / MB, ""))
+}
+
+fn table(classes: &Classes, advised: &Advised) -> Table {
+    let heading = Table::new(["bytes", "requests", "mean size", "stripes", "now [MB/s]", "advised [MB/s]"]);
+    advised.advice.regions.iter().fold(heading, |table, region| {
+        table.row([
+            format!("{} - {}", size(region.bytes.start), size(region.bytes.end)),
+            region.requests.to_string(),
+            size(region.mean_size),
+            stripes(classes, &region.advised.stripes),
+            format!("{:.1}", bytes_per_second(region, region.time_now) / MB),
+            format!("{:.1}", bytes_per_second(region, region.advised.time) / MB),
+        ])
+    })
+}
+
+/// The strip of a server: `36KiB`, or `tcp://oss1:3334=36KiB`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Strip {
+    address: Option<String>,
+    size: Bytes,
+}
+
+impl FromStr for Strip {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (address, size) = match text.rsplit_once('=') {
+            Some((address, size)) => (Some(address.to_owned()), size),
+            None => (None, text),
+        };
+        let size = parse_size(size).map_err(|error| error.to_string())?;
+        if size.0 > 1 << 30 { Err("a strip is at most 1GiB".to_owned()) } else { Ok(Self { address, size }) }
+    }
+}
+
+impl Strip {
+    /// The layout of a file with these strips: equal ones on all servers, or one for each server of the list.
+    pub(super) fn layout(strips: &[Self], config: &FsConfig) -> Result<CreateOptions, Exit> {
+        if let [Self { address: None, size }] = strips
+            && size.0 > 0
+        {
+            return Ok(CreateOptions::simple_stripe(size.0));
+        }
+        let placed = strips.iter().enumerate().map(|(index, strip)| Ok((strip.server(index, config)?, strip.size)));
+        let placed = placed.collect::<Result<Vec<_>, Exit>>()?;
+        let mut servers: Vec<usize> = placed.iter().filter(|(_, size)| size.0 > 0).map(|(server, _)| *server).collect();
+        servers.sort_unstable();
+        if servers.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(Exit::Usage("--strip: a server has two strips; give each server one".to_owned()));
+        }
+        variable_strips(placed)
+    }
+
+    /// The index of its server in the configuration.
+    fn server(&self, index: usize, config: &FsConfig) -> Result<usize, Exit> {
+        let known = || config.servers.iter().map(|server| server.address.as_str()).collect::<Vec<_>>().join(", ");
+        let found = match &self.address {
+            Some(address) => config.servers.iter().position(|server| server.address == *address),
+            None => Some(index).filter(|index| *index < config.servers.len()),
+        };
+        found.ok_or_else(|| {
+            let which = self.address.clone().unwrap_or_else(|| format!("number {}", index + 1));
+            Exit::Usage(format!("--strip: there is no server {which}; the servers are {}", known()))
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -279,5 +415,40 @@ mod tests {
             tiny.rest(65_536),
             ["Nothing is to be gained: 2 files, 200 B together, and one stripe of 64 KiB holds each of them."]
         );
+    }
+
+    fn strips(list: &str) -> Result<Vec<Strip>, String> {
+        list.split(',').map(str::parse).collect()
+    }
+
+    fn layout(list: &str) -> Result<CreateOptions, String> {
+        let config = FsConfig::new("pfs", &["tcp://127.0.0.1:1".to_owned(), "tcp://127.0.0.1:2".to_owned()]);
+        Strip::layout(&strips(list)?, &config).map_err(|exit| match exit {
+            Exit::Usage(message) => message,
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn servers_are_given_by_order_or_address() {
+        let both = CreateOptions::variable_strips("0:36864;1:151552").on_servers(vec![0, 1]);
+        assert_eq!(layout("36KiB,148KiB"), Ok(both.clone()));
+        assert_eq!(layout("tcp://127.0.0.1:1=36KiB,tcp://127.0.0.1:2=148KiB"), Ok(both));
+        let swapped = CreateOptions::variable_strips("0:151552;1:36864").on_servers(vec![1, 0]);
+        assert_eq!(layout("tcp://127.0.0.1:2=148KiB,tcp://127.0.0.1:1=36KiB"), Ok(swapped));
+        let one = CreateOptions::variable_strips("0:65536").on_servers(vec![1]);
+        assert_eq!(layout("0B,64KiB"), Ok(one));
+        assert_eq!(layout("64KiB"), Ok(CreateOptions::simple_stripe(65536)));
+    }
+
+    #[test]
+    fn impossible_strips_say_what_would_help() {
+        let problem = |list| layout(list).unwrap_err();
+        assert!(problem("1KiB,1KiB,1KiB").contains("no server number 3; the servers are tcp://127.0.0.1:1"));
+        assert!(problem("tcp://oss9:1=1KiB").contains("no server tcp://oss9:1"));
+        assert!(problem("tcp://127.0.0.1:1=1KiB,tcp://127.0.0.1:1=1KiB").contains("two strips"));
+        assert!(problem("0B").contains("at least one"));
+        assert!(problem("2GiB").contains("at most 1GiB"));
+        assert!(problem("tcp://127.0.0.1:1=").contains("write for example"), "{}", problem("tcp://127.0.0.1:1="));
     }
 }

@@ -1,30 +1,31 @@
 //! `vpfs why`: who waited for whom.
 
 mod breakdown;
-mod cause;
-mod matrix;
-mod report;
-mod text;
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, Table as TextTable};
 use serde::Serialize;
-use vpfs_admin::api::{self, AtServer, Sample, Span};
+use vpfs_admin::api;
+use vpfs_admin::api::{AtServer, Sample, Slower, Span, Waits};
+use vpfs_config::units::Rate;
+use vpfs_report::{Axis, Bar, Bars, Report as Page, Section, Table};
 
 use super::app::of_admin;
 use super::asking::Asking;
-use super::{runtime, since};
+use super::{history, runtime};
 use crate::exit::Exit;
-use crate::print::{clock_time, now, percent, plain, print, print_json};
+use crate::print;
+use crate::print::{clock_time, mean_time, now, percent, plain, print, print_json, roughly};
+use breakdown::OTHERS;
 #[cfg(test)]
 pub(super) use breakdown::tests::{app as example, span as example_span};
+pub(super) use breakdown::{Breakdown, Cause};
 #[cfg(test)]
-pub(super) use report::tests::bare_cells;
-
-pub(super) use breakdown::Breakdown;
-pub(super) use cause::Cause;
-pub(super) use matrix::Matrix;
-pub(crate) use report::Report;
+pub(super) use tests::bare_cells;
 
 /// Say why an application is as slow as it is, and whom it waits for
 ///
@@ -39,7 +40,7 @@ pub(crate) use report::Report;
     vpfs why climate --json          the same for programs")]
 pub(crate) struct Why {
     /// The application [default: a table of all]
-    #[arg(add = super::asking::candidates::apps())]
+    #[arg(add = super::asking::apps())]
     app: Option<String>,
 
     #[command(flatten)]
@@ -50,7 +51,7 @@ pub(crate) struct Why {
     interval: u64,
 
     /// Look into the history instead, from when until now: 2h, 10:30 (UTC), yesterday, or 2027-01-15 10:30
-    #[arg(long, value_name = "TIME", value_parser = since::parse, conflicts_with = "interval")]
+    #[arg(long, value_name = "TIME", value_parser = history::parse_since, conflicts_with = "interval")]
     since: Option<Duration>,
 
     /// Print JSON
@@ -108,7 +109,7 @@ impl Why {
                 breakdown: &breakdown,
             });
         }
-        print(text::of(&breakdown, span))
+        print(explanation(&breakdown, span))
     }
 
     fn show_all(&self, span: &Span) -> Result<(), Exit> {
@@ -116,7 +117,7 @@ impl Why {
         if self.json {
             return print_json(&all);
         }
-        print(matrix::of(&all, span))
+        print(matrix_of(&all, span))
     }
 }
 
@@ -178,7 +179,7 @@ fn sums(samples: Vec<Sample>) -> Span {
 
 /// The same in words as `vpfs why APP` prints it.
 pub(super) fn explain(app: &str, span: &Span) -> String {
-    Breakdown::of(span, app).map_or_else(|| unknown(app, span), |breakdown| text::of(&breakdown, span))
+    Breakdown::of(span, app).map_or_else(|| unknown(app, span), |breakdown| explanation(&breakdown, span))
 }
 
 fn unknown(app: &str, span: &Span) -> String {
@@ -187,4 +188,437 @@ fn unknown(app: &str, span: &Span) -> String {
     }
     let known = span.apps().into_iter().take(10).collect::<Vec<_>>().join(", ");
     format!("no application {app:?} here; there are {known} (`vpfs top` shows all)")
+}
+
+/// Less of the time is not worth a word.
+const LITTLE: f64 = 0.01;
+
+/// Unstored bytes that keep a disk busy for a while.
+const MUCH_UNSTORED: u64 = 256 << 20;
+
+/// What an application's requests waited for.
+fn explanation(breakdown: &Breakdown, span: &Span) -> String {
+    let mut lines = vec![heading(breakdown, span)];
+    if breakdown.requests == 0 {
+        let Breakdown { queued, outstanding, .. } = breakdown;
+        let cap = breakdown.cap_bytes_per_second.map(|rate| format!(" Its cap is {}.", Rate(rate))).unwrap_or_default();
+        lines.push(format!("None ended; waiting in vpfs: {queued}, in the storage: {outstanding}.{cap}"));
+        return lines.join("\n");
+    }
+    let Waits { share_seconds, cap_seconds, pace_seconds, cost_seconds, minimum_seconds } = breakdown.waits;
+    let rules = [
+        ("share", share_seconds),
+        ("cap", cap_seconds),
+        ("pace", pace_seconds),
+        ("cost not known yet", cost_seconds),
+        ("minimum of another", minimum_seconds),
+    ];
+    lines.push(row("in vpfs", breakdown.vpfs_seconds(), breakdown));
+    lines.extend(parts("for", rules, breakdown));
+    lines.extend(parts("behind", names(&breakdown.behind, breakdown), breakdown));
+    lines.push(row("in the storage", breakdown.storage_seconds(), breakdown));
+    let itself = [
+        ("as at best", breakdown.quiet_seconds),
+        ("slow itself", breakdown.storage_itself_seconds),
+        ("processor of the proxy's host", breakdown.processor_seconds),
+    ];
+    lines.extend(parts("of that", itself, breakdown));
+    lines.extend(parts("behind", names(&breakdown.behind_in_storage, breakdown), breakdown));
+    let [used, entitled] = [breakdown.used, breakdown.entitled].map(percent);
+    lines.push(format!("  {:15} {used:>4} of the storage's time; entitled to {entitled}", "used"));
+    lines.push(String::new());
+    lines.extend(sentences(breakdown, span.unstored_bytes));
+    lines.join("\n")
+}
+
+fn heading(breakdown: &Breakdown, span: &Span) -> String {
+    let Breakdown { app, servers, requests, bytes, .. } = breakdown;
+    let [rate, mb] = [*requests as f64, *bytes as f64 / 1e6].map(|count| count / span.seconds);
+    let each = time(breakdown.request_seconds / (*requests).max(1) as f64);
+    let seconds = roughly(Duration::from_secs_f64(span.seconds));
+    let servers = servers.join(", ");
+    format!("{} at {servers}, {seconds}: {rate:.1} requests/s, {mb:.1} MB/s, {each} each", plain(app))
+}
+
+fn row(name: &str, seconds: f64, breakdown: &Breakdown) -> String {
+    let each = time(seconds / breakdown.requests as f64);
+    format!("  {name:15} {:>4} {each:>8}", percent(breakdown.part(seconds)))
+}
+
+/// One line with all that are worth a word, if any is.
+fn parts<N: AsRef<str>>(
+    what: &str,
+    parts: impl IntoIterator<Item = (N, f64)>,
+    breakdown: &Breakdown,
+) -> Option<String> {
+    let mut parts: Vec<(N, f64)> = parts.into_iter().filter(|part| breakdown.part(part.1) >= LITTLE).collect();
+    parts.sort_by(|one, other| other.1.total_cmp(&one.1));
+    let parts = parts.iter().map(|(name, part)| format!("{} {}", name.as_ref(), percent(breakdown.part(*part))));
+    let parts = parts.collect::<Vec<_>>().join(", ");
+    (!parts.is_empty()).then(|| format!("    {what} {parts}"))
+}
+
+fn names(behind: &BTreeMap<String, f64>, breakdown: &Breakdown) -> Vec<(String, f64)> {
+    let name = |app: &String| if *app == breakdown.app { "itself".to_owned() } else { plain(app) };
+    behind.iter().map(|(app, seconds)| (name(app), *seconds)).collect()
+}
+
+fn sentences(breakdown: &Breakdown, unstored_bytes: u64) -> Vec<String> {
+    let mut sentences = Vec::new();
+    if breakdown.part(breakdown.vpfs_seconds()) < LITTLE {
+        sentences.push("vpfs held nothing.".to_owned());
+    }
+    let found = Cause::of(breakdown);
+    sentences.extend(breakdown.slower.map(slower));
+    let [cause, change] = found.sentences(breakdown);
+    if breakdown.slower.is_none() || !matches!(found, Cause::Storage | Cause::Nothing) {
+        sentences.push(cause);
+    }
+    if unstored_bytes > MUCH_UNSTORED && matches!(found, Cause::Storage | Cause::Neighbour(_) | Cause::Itself) {
+        let memory = unstored_bytes as f64 / 1e9;
+        sentences.push(format!(
+            "The server's memory holds {memory:.1} GB that are not stored yet, and the disk is busy with that before \
+             anything else: see write-back in `vpfs doctor`."
+        ));
+    }
+    sentences.push(entitled(breakdown));
+    if !breakdown.is_best_known {
+        let how = "until it has had 32 requests in a second or more since the proxy started";
+        sentences.push(format!("How fast the storage is at best is not known for its requests, {how}."));
+    }
+    sentences.push(format!("What would change it: {change}"));
+    sentences
+}
+
+fn entitled(breakdown: &Breakdown) -> String {
+    let gets = if breakdown.is_below_entitled() { "It gets less than" } else { "It gets what" };
+    let (weight, share) = (breakdown.weight, percent(breakdown.share));
+    format!("{gets} it is entitled to: its weight {weight} is {share} of those that ask.")
+}
+
+fn slower(Slower { factor, for_seconds }: Slower) -> String {
+    let since = for_seconds.map(Duration::from_secs_f64).map(|ago| {
+        let time = clock_time(now().saturating_sub(ago.as_secs()));
+        format!(" since {time} UTC, {} ago", roughly(ago))
+    });
+    let since = since.unwrap_or_default();
+    format!(
+        "The storage itself is slow{since}: applications that have it to themselves wait {factor:.1} times as long as at \
+         best."
+    )
+}
+
+fn time(seconds: f64) -> String {
+    match seconds {
+        ..0.01 => format!("{:.2} ms", seconds * 1e3),
+        ..1.0 => format!("{:.0} ms", seconds * 1e3),
+        _ => format!("{seconds:.1} s"),
+    }
+}
+
+/// More columns do not fit a terminal; the others together have the last one.
+const COLUMNS: usize = 6;
+
+/// A row for each application: of the time of its requests, what was behind whom, for rules alone, in storage that was
+/// slow itself, for processors of the proxy's host, and as at best.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Matrix {
+    pub(super) header: Vec<String>,
+    pub(super) rows: Vec<Vec<String>>,
+}
+
+impl Matrix {
+    /// Of the first `most` applications by name.
+    pub(super) fn of(span: &Span, most: usize) -> Self {
+        Self::new(&span.apps().into_iter().filter_map(|app| Breakdown::of(span, app)).take(most).collect::<Vec<_>>())
+    }
+
+    fn new(all: &[Breakdown]) -> Self {
+        let rows: Vec<(&Breakdown, BTreeMap<&str, f64>)> = all.iter().map(|app| (app, app.waited_for())).collect();
+        let columns = columns(&rows);
+        let names = columns.iter().map(|name| plain(name));
+        let last = [OTHERS, "rules", "storage", "processor", "at best"].map(str::to_owned);
+        let header = ["application".to_owned()].into_iter().chain(names).chain(last).collect();
+        Self { header, rows: rows.iter().map(|(app, behind)| cells(app, behind, &columns)).collect() }
+    }
+}
+
+fn cells(app: &Breakdown, behind: &BTreeMap<&str, f64>, columns: &[&str]) -> Vec<String> {
+    let named = columns.iter().map(|name| behind.get(name).copied().unwrap_or(0.0));
+    let others = behind.values().sum::<f64>() - named.clone().sum::<f64>();
+    let held = app.vpfs_seconds() - app.behind.values().sum::<f64>();
+    let last = [others, held.max(0.0), app.storage_itself_seconds, app.processor_seconds, app.quiet_seconds];
+    let parts = named.chain(last).map(|seconds| percent(app.part(seconds)));
+    [plain(&app.app)].into_iter().chain(parts).collect()
+}
+
+/// For a terminal.
+fn matrix_of(all: &[Breakdown], span: &Span) -> String {
+    if all.is_empty() {
+        return "No application had requests.".to_owned();
+    }
+    let Matrix { header, rows } = Matrix::new(all);
+    let mut table = TextTable::new();
+    table.load_style(NOTHING).set_header(header).add_rows(rows);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    format!(
+        "{table}\nOf the time of a row's requests in {:.0} s: the part in which they waited in vpfs or in the storage \
+         behind the\napplication of the column, were held by rules alone (a cap, a pace), were in storage slower than \
+         at best, waited for\na processor of the proxy's host, and were in the storage as at best.",
+        span.seconds
+    )
+}
+
+/// Those for whom applications waited longest, as parts of their time; a job of few requests counts as much as others.
+fn columns<'a>(rows: &[(&Breakdown, BTreeMap<&'a str, f64>)]) -> Vec<&'a str> {
+    let mut sums = BTreeMap::<&str, f64>::new();
+    for (app, behind) in rows {
+        behind.iter().for_each(|(name, seconds)| *sums.entry(name).or_default() += app.part(*seconds));
+    }
+    let mut columns: Vec<(&str, f64)> = sums.into_iter().filter(|(name, _)| *name != OTHERS).collect();
+    columns.sort_by(|one, other| other.1.total_cmp(&one.1));
+    columns.into_iter().take(COLUMNS).map(|(name, _)| name).collect()
+}
+
+/// More applications make no page that is read; these are the ones whose requests took longest.
+const APPS: usize = 40;
+
+/// Report who slowed whom and what each application used and was entitled to, from the history that proxies keep
+///
+/// For a site that has run with mode = "observe" in `[scheduler]`, and for any other: which applications waited for
+/// which others, for how much of their time, what part of the storage's time each used and was entitled to by its
+/// weight, on one page, as text or as HTML without scripts (docs/guide/watching.md).
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    vpfs report --since 24h                       as text\n  \
+    vpfs report --since 7d --html report.html     as a page for a browser")]
+pub(crate) struct Report {
+    #[command(flatten)]
+    asking: Asking,
+
+    /// From when until now: 2h, 10:30 (UTC), yesterday, or 2027-01-15 10:30
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = history::parse_since)]
+    since: Duration,
+
+    /// Write a page for a browser
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+
+    /// Replace the file if it exists
+    #[arg(long, requires = "html")]
+    overwrite: bool,
+}
+
+impl Report {
+    pub(crate) fn run(&self) -> Result<(), Exit> {
+        if let Some(path) = &self.html {
+            print::check_new_file(path, self.overwrite)?;
+        }
+        let page = page(&look_back(&self.asking, self.since)?);
+        match &self.html {
+            Some(path) => {
+                print::write_new_file(path, &page.html(), self.overwrite)?;
+                print(format_args!("{} has the report", path.display()))
+            }
+            None => print(page.text().trim_end()),
+        }
+    }
+}
+
+/// All of it.
+fn page(Window { from, span }: &Window) -> Page {
+    let mut all: Vec<Breakdown> = span.apps().into_iter().filter_map(|app| Breakdown::of(span, app)).collect();
+    all.sort_by(|one, other| other.request_seconds.total_cmp(&one.request_seconds));
+    all.truncate(APPS);
+    let servers: Vec<&str> = span.servers.iter().map(|server| &*server.name).collect();
+    Page::new(format!("vpfs: who slowed whom at {}", servers.join(", ")))
+        .introduction(format!("From {} to {} UTC; {}", clock_time(*from), clock_time(now()), policies(span)))
+        .section(slowed(&all))
+        .section(waits(&all))
+        .section(shares(&all))
+        .section(change(&all))
+}
+
+/// What would change it for those that used less than they are entitled to, as `vpfs why` says of each.
+fn change(all: &[Breakdown]) -> Section {
+    let section = Section::new("What would change it");
+    let below = all.iter().filter(|app| app.requests > 0 && app.is_below_entitled()).map(|app| {
+        let [cause, change] = Cause::of(app).sentences(app);
+        [plain(&app.app), cause, change]
+    });
+    let rows: Vec<[String; 3]> = below.collect();
+    if rows.is_empty() {
+        return section.text("Nothing has to: no application is below what it is entitled to.");
+    }
+    section
+        .table(rows.into_iter().fold(Table::new(["application", "why it is slow", "what would change it"]), Table::row))
+}
+
+fn policies(span: &Span) -> String {
+    let of = |server: &vpfs_admin::api::AtServer| format!("{} at {}", server.policy, server.name);
+    format!("policy at its end: {}.", span.servers.iter().map(of).collect::<Vec<_>>().join(", "))
+}
+
+/// A row for each two of which one waited for the other for a part worth it; those who waited longest first.
+fn slowed(all: &[Breakdown]) -> Section {
+    let mut pairs = Vec::new();
+    for app in all {
+        pairs.extend(app.slowed_by().map(|(by, seconds)| (app, by, seconds)));
+    }
+    let section = Section::new("Who slowed whom");
+    if pairs.is_empty() {
+        return section.text("No application waited for another one for a tenth of its requests' time.");
+    }
+    pairs.sort_by(|one, other| other.2.total_cmp(&one.2));
+    let table = Table::new(["slowed", "by", "part of its requests' time", "of each request"]);
+    let table = pairs.iter().fold(table, |table, (app, by, seconds)| {
+        let each = mean_time((app.requests > 0).then(|| seconds / app.requests as f64));
+        table.row([plain(&app.app), plain(by), percent(app.part(*seconds)), each])
+    });
+    section.table(table).text(
+        "Time in vpfs while the other one was preferred, and time in the storage beyond the best of the same requests, for \
+         as long as it worked for the other one.",
+    )
+}
+
+/// The same of all, with what was for nobody.
+fn waits(all: &[Breakdown]) -> Section {
+    let Matrix { header, rows } = Matrix::new(all);
+    let table = rows.into_iter().fold(Table::new(header), Table::row);
+    Section::new("What the time of requests was for").table(table).text(
+        "Behind the application of the column; for rules alone (a cap, a pace); in storage that was slower than at best; \
+         for a processor of the proxy's host; in the storage as at best.",
+    )
+}
+
+/// What each used and was entitled to.
+fn shares(all: &[Breakdown]) -> Section {
+    let headings =
+        ["application", "weight", "used", "entitled", "below that", "moved [MB]", "requests", "wait", "storage"];
+    let table = all.iter().fold(Table::new(headings), |table, app| {
+        let mean = |seconds: f64| mean_time((app.requests > 0).then(|| seconds / app.requests as f64));
+        table.row([
+            plain(&app.app),
+            app.weight.to_string(),
+            percent(app.used),
+            percent(app.entitled),
+            (if app.is_below_entitled() { "yes" } else { "no" }).to_owned(),
+            format!("{:.1}", app.bytes as f64 / 1e6),
+            app.requests.to_string(),
+            mean(app.vpfs_seconds()),
+            mean(app.storage_seconds()),
+        ])
+    });
+    let shown = || all.iter().take(8);
+    let bar = |part: f64| Bar::new((part * 100.0).round());
+    let bars = Bars::new("Share of the storage's time", Axis::linear("share", "%"), shown().map(|app| plain(&app.app)))
+        .series("used", shown().map(|app| bar(app.used)))
+        .series("entitled", shown().map(|app| bar(app.entitled)));
+    Section::new("Shares of the storage's time").table(table).figure(
+        bars,
+        "Used: by when its requests left the storage. Entitled: by its weight among those that had requests.",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::breakdown::tests::{app, span};
+    use super::*;
+
+    fn text(times: [f64; 3], other: &str) -> String {
+        let span = span(vec![app("small", times, other), app("large", [0.0, 1.0, 1.0], "large")]);
+        explanation(&Breakdown::of(&span, "small").unwrap(), &span)
+    }
+
+    #[test]
+    fn a_neighbour_is_named_with_its_part() {
+        let text = text([0.0, 20.0, 1.0], "large");
+        let expected = "small at s1, 10 s: 100.0 requests/s, 0.4 MB/s, 20 ms each\n\
+            \x20 in vpfs           0%  0.00 ms\n\
+            \x20 in the storage  100%    20 ms\n\
+            \x20   of that as at best 5%\n\
+            \x20   behind large 95%\n\
+            \x20 used             10% of the storage's time; entitled to 50%\n\
+            \n\
+            vpfs held nothing.\n\
+            Its requests wait in the storage behind those of large.\n\
+            It gets less than it is entitled to: its weight 1 is 50% of those that ask.\n\
+            What would change it: policy = \"isolation\" bounds what others have in the storage (now: \"fifo\"); or a \
+            cap for large.";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn memory_that_is_not_stored_is_named() {
+        let mut span = span(vec![app("small", [0.0, 20.0, 1.0], "large"), app("large", [0.0, 1.0, 1.0], "large")]);
+        let text = |span: &Span| explanation(&Breakdown::of(span, "small").unwrap(), span);
+        assert!(!text(&span).contains("not stored"));
+        span.unstored_bytes = 3_100_000_000;
+        assert!(text(&span).contains("memory holds 3.1 GB that are not stored yet"), "{}", text(&span));
+    }
+
+    #[test]
+    fn slow_storage_is_said_to_be_slow_since_when() {
+        let alone = span(vec![app("small", [0.0, 3.0, 3.0], "small")]);
+        let text = explanation(&Breakdown::of(&alone, "small").unwrap(), &alone);
+        assert!(text.contains("vpfs held nothing.\nThe storage itself is slow since "), "{text}");
+        assert!(
+            text.contains("UTC, 60 s ago: applications that have it to themselves wait 3.0 times as long as at best."),
+            "{text}"
+        );
+        assert!(text.contains("look for a failing disk"), "{text}");
+    }
+
+    #[test]
+    fn what_waits_for_its_share_is_said_to_ask_for_more() {
+        let mut apps = [app("small", [20.0, 1.0, 1.0], "large"), app("large", [0.0, 1.0, 1.0], "large")];
+        apps[0].used_seconds = 5.0;
+        let span = span(apps.into());
+        let text = explanation(&Breakdown::of(&span, "small").unwrap(), &span);
+        assert!(
+            text.contains(
+                "It asks for more than its share; it is mostly the turn of large.\nIt gets what it is entitled to"
+            ),
+            "{text}"
+        );
+        assert!(text.contains("    for share 95%\n    behind large 95%\n"), "{text}");
+    }
+
+    #[test]
+    fn rows_are_divided_among_columns() {
+        let span = span(vec![app("small", [0.0, 20.0, 1.0], "large"), app("large", [1.0, 1.0, 1.0], "large")]);
+        let all: Vec<_> = ["small", "large"].into_iter().filter_map(|app| Breakdown::of(&span, app)).collect();
+        let text = matrix_of(&all, &span);
+        let words: Vec<Vec<&str>> = text.lines().take(3).map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(words[0], ["application", "large", "(others)", "rules", "storage", "processor", "at", "best"]);
+        assert_eq!(words[1], ["small", "95%", "0%", "0%", "0%", "0%", "5%"]);
+        assert_eq!(words[2], ["large", "50%", "0%", "0%", "0%", "0%", "50%"]);
+        assert_eq!(matrix_of(&[], &span), "No application had requests.");
+    }
+
+    /// A page whose cells have no attributes.
+    pub(in super::super) fn bare_cells(html: &str) -> String {
+        let mut cells = html.split("<td ");
+        let first = cells.next().unwrap_or_default().to_owned();
+        cells.fold(first, |page, cell| page + "<td>" + cell.split_once('>').map_or(cell, |(_, rest)| rest))
+    }
+
+    #[test]
+    fn the_page_names_who_slowed_whom_and_what_each_used() {
+        let apps = vec![app("small", [0.0, 20.0, 1.0], "<b>large"), app("<b>large", [0.0, 1.0, 1.0], "<b>large")];
+        let html = page(&Window { from: 1_800_000_000, span: span(apps) }).html();
+        let html = bare_cells(&html);
+        assert!(html.contains("<td>small</td><td>&lt;b&gt;large</td><td>95%</td><td>19ms</td>"), "{html}");
+        assert!(html.contains("<td>small</td><td>1</td><td>10%</td><td>50%</td><td>yes</td>"), "{html}");
+        assert!(
+            html.contains("bounds what others have in the storage") && !html.contains("<td>&lt;b&gt;large</td><td>Its"),
+            "{html}"
+        );
+        assert!(html.contains("From 2027-01-15 08:00:00") && html.contains("fifo at s1") && !html.contains("<b>large"));
+        let alone = page(&Window { from: 0, span: span(vec![app("a", [0.0, 1.0, 1.0], "a")]) }).html();
+        assert!(alone.contains("No application waited for another one"), "{alone}");
+        assert!(alone.contains("no application is below what it is entitled to"), "{alone}");
+    }
 }

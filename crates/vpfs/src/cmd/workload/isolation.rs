@@ -12,13 +12,9 @@ use vpfs_testbed::load::measure::Report;
 use vpfs_testbed::load::run::{RunError, RunHandle, RunOptions};
 use vpfs_testbed::load::table::{Pair, kept, side_by_side};
 
-use super::apart::Doubt;
-use super::application::{Application, run};
-use super::progress::{self, ProgressLine};
-use super::target::Target;
-use super::trace::Tracer;
-use super::{apart, call, explain, output, usage};
-use crate::cmd::accounts;
+use super::target::{ProgressLine, Target};
+use super::{Application, Doubt, Tracer, call, explain, run_application, target, usage};
+use crate::cmd::{accounts, workload};
 use crate::exit::Exit;
 use crate::print::print;
 
@@ -129,10 +125,10 @@ impl IsolationArgs {
                 "alone": { "small": small_alone, "large": large_alone },
                 "beside": { "small": small_beside, "large": large_beside },
             });
-            output::write(path, &document)?;
+            target::write_output(path, &document)?;
         }
         tracer.finish().await?;
-        output::verdict([&small_alone, &large_alone, &small_beside, &large_beside])
+        target::verdict([&small_alone, &large_alone, &small_beside, &large_beside])
     }
 
     fn small(&self) -> Result<Application<Interactive>, Exit> {
@@ -204,7 +200,7 @@ async fn measure(
     let other = large.prepare().await?;
     let first = small.prepare().await?;
     let users = [small.options.client.uid, large.options.client.uid];
-    let warning = match apart::doubt(&first.ends(), &other.ends(), users) {
+    let warning = match workload::doubt(&first.ends(), &other.ends(), users) {
         Some(Doubt::Same(warning)) => {
             eprintln!("vpfs: {warning}");
             Some(warning)
@@ -215,7 +211,7 @@ async fn measure(
         }
         None => None,
     };
-    let small_alone = run(first, "small alone (run 1 of 3)", line).await?;
+    let small_alone = run_application(first, "small alone (run 1 of 3)", line).await?;
     let large_title = "large alone (run 2 of 3)";
     let large_alone = if large.plan.read {
         large.fill(line).await?;
@@ -234,7 +230,7 @@ async fn measure(
         })
     };
     let describe = || {
-        let [small, large] = handles.each_ref().map(progress::describe);
+        let [small, large] = handles.each_ref().map(target::describe_progress);
         format!("both (run 3 of 3), small: {small}; large: {large}")
     };
     let (small_beside, large_beside) = line.follow(both, describe).await?;

@@ -1,0 +1,582 @@
+//! How well a small application is isolated from a checkpointing one: the experiment of vPFS+ §V-B, BTIO against IOR.
+//!
+//! [`Experiment`] runs the applications, [`Comparison`] compares the runs with the stand-alone ones, [`mod@verdict`]
+//! checks the paper's order and whether the default policy serves both. Nothing here knows how the two are scheduled.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, Table};
+use serde::Serialize;
+use tokio::task::{JoinError, JoinHandle};
+use tokio::time::{Instant, sleep};
+use vpfs_core::fairness::jain_index;
+use vpfs_core::{Bytes, Weight};
+use vpfs_model::plan::{Btio, Ior, Phase};
+use vpfs_testbed::load::measure::{Report, per_second};
+use vpfs_testbed::load::run::RunError;
+
+use crate::cmd::workload::target::ProgressLine;
+use crate::cmd::workload::{Application, run_application};
+use crate::print::Blocks;
+
+/// How the storage was shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Management {
+    /// In order of arrival, with unlimited outstanding requests.
+    None,
+    /// SFQ(D): one slot for each request.
+    SfqD,
+    /// SFQ(D)+: slots by size, with backfill.
+    SfqDPlus,
+    /// SFQ(D) with a cap on the checkpointing application: not work-conserving.
+    Capped,
+    /// The policy `isolation`: shares of device time, and protection of applications that ask for less than their
+    /// share. No parameters are set.
+    Isolation,
+}
+
+impl Management {
+    /// In the order of the paper's figures, followed by those that are not in the paper.
+    pub(crate) const ALL: [Self; 5] = [Self::None, Self::SfqD, Self::SfqDPlus, Self::Capped, Self::Isolation];
+
+    /// For tables.
+    pub(crate) const fn title(self) -> &'static str {
+        match self {
+            Self::None => "no management",
+            Self::SfqD => "SFQ(D)",
+            Self::SfqDPlus => "SFQ(D)+",
+            Self::Capped => "SFQ(D), capped",
+            Self::Isolation => "isolation (default)",
+        }
+    }
+
+    /// Run time relative to stand-alone as measured in the paper with BTIO class A [vPFS+ §V-B, Fig. 6]. For the capped
+    /// run the paper says only that SFQ(D)+ is 18 % worse; `isolation` is not in the paper.
+    pub(crate) const fn slowdown_in_paper(self) -> Option<f64> {
+        match self {
+            Self::None => Some(3.288),
+            Self::SfqD => Some(2.533),
+            Self::SfqDPlus => Some(1.20),
+            Self::Capped => Some(1.02),
+            Self::Isolation => None,
+        }
+    }
+}
+
+/// The two applications of the experiment.
+#[derive(Clone, Debug)]
+pub(crate) struct Experiment {
+    /// Bursts of tiny calls; its run time is to be protected.
+    pub(crate) small: Application<Btio>,
+    /// Large writes back to back. Its plan needs a time limit that is longer than any run.
+    pub(crate) writer: Application<Ior>,
+    /// How long the writer writes before anything is measured, so that all its processes have calls outstanding.
+    pub(crate) warm_up: Duration,
+}
+
+/// The outcome of one run.
+#[derive(Clone, Debug)]
+pub(crate) struct Trial {
+    /// The small application's measurements.
+    pub(crate) small: Report,
+    /// What the writer wrote while the small application ran.
+    pub(crate) writer_bytes_per_second: f64,
+}
+
+/// Returns how many bytes of the writer have reached the servers so far. The writer's own calls are too coarse for
+/// this: each is large, takes long, and ends only with its last server.
+pub(crate) type Meter<'a> = &'a dyn Fn() -> u64;
+
+impl Experiment {
+    /// Runs the writer alone for `time`; returns its bytes per second.
+    pub(crate) async fn writer_alone(
+        &self,
+        url: &str,
+        meter: Meter<'_>,
+        time: Duration,
+        title: &str,
+        line: &ProgressLine,
+    ) -> Result<f64, RunError> {
+        let measured = async || {
+            let begin = Instant::now();
+            let progress = || format!("{title}: {:.0} of {:.0} s", begin.elapsed().as_secs_f64(), time.as_secs_f64());
+            let before = meter();
+            line.follow(sleep(time), progress).await;
+            // A busy machine may need longer for the first calls, and all else is relative to this.
+            while meter() == before && begin.elapsed() < time * 20 {
+                line.follow(sleep(time), progress).await;
+            }
+            Ok(begin.elapsed())
+        };
+        let (elapsed, bytes) = self.beside_writer(url, meter, measured).await?;
+        Ok(per_second(bytes, elapsed.as_secs_f64()))
+    }
+
+    /// Runs the small application beside the writer, then stops the writer wherever it is.
+    pub(crate) async fn both(
+        &self,
+        url: &str,
+        meter: Meter<'_>,
+        title: &str,
+        line: &ProgressLine,
+    ) -> Result<Trial, RunError> {
+        // Connect before the writer starts, so that connecting is not part of the contention.
+        let small = self.small.at(url).prepare().await?;
+        let (small, bytes) = self.beside_writer(url, meter, || run_application(small, title, line)).await?;
+        Ok(Trial { writer_bytes_per_second: per_second(bytes, small.run_seconds), small })
+    }
+
+    /// What `work` returns, and the bytes of the writer that reached the servers meanwhile.
+    async fn beside_writer<T>(
+        &self,
+        url: &str,
+        meter: Meter<'_>,
+        work: impl AsyncFnOnce() -> Result<T, RunError>,
+    ) -> Result<(T, u64), RunError> {
+        let writer = self.writer.at(url).prepare().await?;
+        let mut writer = Background(tokio::spawn(writer.execute()));
+        writer.unless_failed(sleep(self.warm_up)).await?;
+        let before = meter();
+        let done = writer.unless_failed(work()).await??;
+        Ok((done, meter() - before))
+    }
+}
+
+/// A run that continues until it is dropped.
+struct Background(JoinHandle<Result<Report, RunError>>);
+
+impl Background {
+    /// Waits for `other`; returns early with the run's error if it fails meanwhile.
+    async fn unless_failed<T>(&mut self, other: impl Future<Output = T>) -> Result<T, RunError> {
+        tokio::select! {
+            value = other => Ok(value),
+            ended = &mut self.0 => Err(failure(ended)),
+        }
+    }
+}
+
+fn failure(ended: Result<Result<Report, RunError>, JoinError>) -> RunError {
+    match ended {
+        Ok(Err(error)) => error,
+        Err(error) => error.into(),
+        Ok(Ok(_)) => RunError::EndedEarly,
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// One way of sharing.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Row {
+    /// Which way it is.
+    pub(crate) management: Management,
+    /// Run time of the small application.
+    pub(crate) small_seconds: f64,
+    /// Relative to its run time alone.
+    pub(crate) small_slowdown: f64,
+    /// The paper's value for the same ratio, for comparison only.
+    pub(crate) small_slowdown_in_paper: Option<f64>,
+    /// Time of the small application in I/O calls, including create and open, mean over its processes. In the run time,
+    /// much of it is hidden behind computation.
+    pub(crate) small_io_seconds: f64,
+    /// Relative to its I/O time alone.
+    pub(crate) small_io_slowdown: f64,
+    /// Bytes that the small application moves per second of data calls, summed over its processes [vPFS+ Fig. 5].
+    pub(crate) small_bytes_per_second: f64,
+    /// The 99th percentile of the latency of its data calls.
+    pub(crate) small_p99_seconds: f64,
+    /// The writer's throughput while the small application ran.
+    pub(crate) writer_bytes_per_second: f64,
+    /// Relative to its throughput alone.
+    pub(crate) writer_relative: f64,
+    /// Bytes that both moved per second of the small application's run time.
+    pub(crate) total_bytes_per_second: f64,
+    /// Jain's index of the two throughputs, each relative to what the application gets alone [vPFS+ §V-D]. Absolute
+    /// throughputs would be meaningless here, as the small application does not want more than a few KB/s.
+    pub(crate) jain_index: f64,
+}
+
+impl Row {
+    fn new(management: Management, trial: &Trial, alone: &Small, writer_alone: f64) -> Self {
+        let small = Small::of(&trial.small);
+        let writer = trial.writer_bytes_per_second;
+        let writer_relative = ratio(writer, writer_alone);
+        Self {
+            management,
+            small_seconds: small.seconds,
+            small_slowdown: ratio(small.seconds, alone.seconds),
+            small_slowdown_in_paper: management.slowdown_in_paper(),
+            small_io_seconds: small.io_seconds,
+            small_io_slowdown: ratio(small.io_seconds, alone.io_seconds),
+            small_bytes_per_second: small.bytes_per_second,
+            small_p99_seconds: small.p99_seconds,
+            writer_bytes_per_second: writer,
+            writer_relative,
+            total_bytes_per_second: writer + ratio(small.bytes, small.seconds),
+            jain_index: jain_of_ratios([ratio(small.bytes_per_second, alone.bytes_per_second), writer_relative]),
+        }
+    }
+}
+
+/// The values in the table for one run of the small application.
+struct Small {
+    seconds: f64,
+    io_seconds: f64,
+    bytes: f64,
+    bytes_per_second: f64,
+    p99_seconds: f64,
+}
+
+impl Small {
+    fn of(report: &Report) -> Self {
+        let data = || [Phase::Write, Phase::Read].into_iter().filter_map(|phase| report.phase(phase));
+        let bytes = data().map(|phase| phase.bytes as f64).sum();
+        Self {
+            seconds: report.run_seconds,
+            io_seconds: report.io_seconds,
+            bytes,
+            bytes_per_second: ratio(bytes, data().map(|phase| phase.io_seconds).sum()),
+            p99_seconds: data().map(|phase| phase.latency.p99_seconds).fold(0.0, f64::max),
+        }
+    }
+}
+
+fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+/// Jain's index of relative throughputs, counted in millionths.
+fn jain_of_ratios(ratios: [f64; 2]) -> f64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "ratios are positive and near 1")]
+    let services = ratios.map(|ratio| (Bytes((ratio * 1e6) as u64), Weight::ONE));
+    jain_index(&services)
+}
+
+/// All runs of the experiment.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Comparison {
+    /// The small application's run time alone.
+    pub(crate) small_alone_seconds: f64,
+    /// Its time in I/O calls alone, mean over its processes.
+    pub(crate) small_alone_io_seconds: f64,
+    /// Bytes that it moves per second of data calls, alone.
+    pub(crate) small_alone_bytes_per_second: f64,
+    /// The 99th percentile of the latency of its data calls, alone.
+    pub(crate) small_alone_p99_seconds: f64,
+    /// The writer's throughput alone.
+    pub(crate) writer_alone_bytes_per_second: f64,
+    /// One row for each way of sharing.
+    pub(crate) rows: Vec<Row>,
+    /// The paper's statements about the order of the rows, and whether they hold.
+    pub(crate) relations: Vec<Relation>,
+    /// Whether all of them hold.
+    pub(crate) matches_paper: bool,
+    /// The promises of `isolation`, and whether they hold.
+    pub(crate) promises: Vec<Relation>,
+}
+
+impl Comparison {
+    /// Relates every trial to the stand-alone runs.
+    pub(crate) fn new(
+        small_alone: &Report,
+        writer_alone_bytes_per_second: f64,
+        trials: &[(Management, Trial)],
+    ) -> Self {
+        let alone = Small::of(small_alone);
+        let row = |(management, trial): &(Management, Trial)| {
+            Row::new(*management, trial, &alone, writer_alone_bytes_per_second)
+        };
+        let rows: Vec<Row> = trials.iter().map(row).collect();
+        let relations = verdict(&rows);
+        Self {
+            small_alone_seconds: alone.seconds,
+            small_alone_io_seconds: alone.io_seconds,
+            small_alone_bytes_per_second: alone.bytes_per_second,
+            small_alone_p99_seconds: alone.p99_seconds,
+            writer_alone_bytes_per_second,
+            matches_paper: relations.iter().all(|relation| relation.holds),
+            relations,
+            promises: promises(&rows),
+            rows,
+        }
+    }
+}
+
+/// Bytes in a MB, the paper's unit.
+const MB: f64 = 1_000_000.0;
+
+const HEADINGS: [&str; 8] = [
+    "",
+    "small app\nrun time",
+    "times\nalone",
+    "in the\npaper",
+    "I/O time,\n× alone",
+    "p99\nlatency",
+    "checkpoint\nMB/s",
+    "of\nalone",
+];
+
+/// Table, statements, verdict, and the result as a picture and in a sentence.
+pub(crate) fn table(comparison: &Comparison, blocks: Blocks) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_header(HEADINGS);
+    table.add_row(alone(comparison));
+    table.add_rows(comparison.rows.iter().map(row));
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let mut text = format!("{}\n\n", table.trim_fmt());
+    statements(&mut text, &comparison.relations);
+    let verdict = if comparison.matches_paper { "yes" } else { "no" };
+    let _ = write!(text, "matches the paper's ordering: {verdict}");
+    if !comparison.promises.is_empty() {
+        text.push_str("\n\n");
+        statements(&mut text, &comparison.promises);
+        let kept = comparison.promises.iter().all(|promise| promise.holds);
+        let _ = write!(text, "isolation serves both: {}", if kept { "yes" } else { "no" });
+    }
+    text.push_str("\n\n");
+    text + &picture(&comparison.rows, blocks) + &sentence(&comparison.rows).unwrap_or_default()
+}
+
+/// The run time of the small application, a bar for each way of sharing.
+fn picture(rows: &[Row], blocks: Blocks) -> String {
+    let most = rows.iter().map(|row| row.small_slowdown).fold(1.0, f64::max);
+    let mut text = "How many times as long as alone the small job takes:\n".to_owned();
+    for Row { management, small_slowdown, .. } in rows {
+        let bar = blocks.bar(*small_slowdown, most, 48);
+        let _ = writeln!(text, "  {:<19}  {bar} {small_slowdown:.2}", management.title());
+    }
+    text + "\n"
+}
+
+/// The result, for who reads nothing else.
+fn sentence(rows: &[Row]) -> Option<String> {
+    let of = |management| rows.iter().find(|row| row.management == management);
+    let (without, with) = (of(Management::None)?.small_slowdown, of(Management::Isolation)?);
+    let kept = with.writer_relative * 100.0;
+    Some(format!(
+        "Small job: {without:.1} times slower without vpfs, {:.2} times with it; the checkpoint keeps {kept:.0} %.",
+        with.small_slowdown,
+    ))
+}
+
+fn statements(text: &mut String, relations: &[Relation]) {
+    for relation in relations {
+        let mark = if relation.holds { "yes" } else { "NO" };
+        let _ = writeln!(text, "  {:<52} ratio {:>6.2}   {mark}", relation.statement, relation.ratio);
+    }
+}
+
+fn alone(comparison: &Comparison) -> [String; 8] {
+    [
+        "each alone".to_owned(),
+        format!("{:.2} s", comparison.small_alone_seconds),
+        "1.00".to_owned(),
+        "1.00".to_owned(),
+        "1.00".to_owned(),
+        milliseconds(comparison.small_alone_p99_seconds),
+        format!("{:.1}", comparison.writer_alone_bytes_per_second / MB),
+        "100 %".to_owned(),
+    ]
+}
+
+fn row(row: &Row) -> [String; 8] {
+    [
+        row.management.title().to_owned(),
+        format!("{:.2} s", row.small_seconds),
+        format!("{:.2}", row.small_slowdown),
+        row.small_slowdown_in_paper.map_or("-".to_owned(), |slowdown| format!("{slowdown:.2}")),
+        format!("{:.2}", row.small_io_slowdown),
+        milliseconds(row.small_p99_seconds),
+        format!("{:.1}", row.writer_bytes_per_second / MB),
+        format!("{:.0} %", row.writer_relative * 100.0),
+    ]
+}
+
+fn milliseconds(seconds: f64) -> String {
+    format!("{:.0} ms", seconds * 1e3)
+}
+
+/// A statement about rows, and whether it holds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Relation {
+    /// In words.
+    pub(crate) statement: String,
+    /// Left side divided by right side, or the value that has a limit.
+    pub(crate) ratio: f64,
+    /// Whether the ratio satisfies the statement.
+    pub(crate) holds: bool,
+}
+
+/// What "≫" means for run times. The paper's own ratio, 3.29 to 2.53, is 1.30.
+const MUCH_SLOWER: f64 = 1.2;
+
+/// What "≪" means for total throughput. The paper's own ratio is 1 to 13.81.
+const MUCH_LESS: f64 = 0.25;
+
+/// Runs that differ by less than this are equal, for "≥": the noise of short runs.
+const EQUAL: f64 = 0.02;
+
+/// The paper's statements: for the small application's run time, unmanaged ≫ SFQ(D) > SFQ(D)+ ≥ capped; for total
+/// throughput, capped ≪ SFQ(D)+. There is no statement about missing rows.
+pub(crate) fn verdict(rows: &[Row]) -> Vec<Relation> {
+    use Management::{Capped, None, SfqD, SfqDPlus};
+    let find = |management| rows.iter().find(|row| row.management == management);
+    let relation =
+        |left: Management, sign: &str, right: Management, what, of: fn(&Row) -> f64, holds: fn(f64) -> bool| {
+            let ratio = of(find(left)?) / of(find(right)?);
+            let statement = format!("{what}: {} {sign} {}", left.title(), right.title());
+            Some(Relation { statement, ratio, holds: holds(ratio) })
+        };
+    let slowdown = |row: &Row| row.small_slowdown;
+    let total = |row: &Row| row.total_bytes_per_second;
+    let relations = [
+        relation(None, "≫", SfqD, "run time", slowdown, |ratio| ratio >= MUCH_SLOWER),
+        relation(SfqD, ">", SfqDPlus, "run time", slowdown, |ratio| ratio > 1.0),
+        relation(SfqDPlus, "≥", Capped, "run time", slowdown, |ratio| ratio >= 1.0 - EQUAL),
+        relation(Capped, "≪", SfqDPlus, "total throughput", total, |ratio| ratio <= MUCH_LESS),
+    ];
+    relations.into_iter().flatten().collect()
+}
+
+/// Limit on the small application's run time under `isolation`, relative to alone. The paper's SFQ(D)+: 1.20.
+const SLOWDOWN_MAX: f64 = 1.10;
+
+/// The writer gets at least this part of its throughput alone under `isolation`. The paper's SFQ(D)+: 0.44.
+const WRITER_MIN: f64 = 0.60;
+
+/// The promises of `isolation` to both applications. No statement if its row is missing.
+pub(crate) fn promises(rows: &[Row]) -> Vec<Relation> {
+    let Some(row) = rows.iter().find(|row| row.management == Management::Isolation) else { return Vec::new() };
+    let (slowdown, writer) = (row.small_slowdown, row.writer_relative);
+    let title = row.management.title();
+    vec![
+        Relation {
+            statement: format!("run time: {title} ≤ {SLOWDOWN_MAX:.2} alone"),
+            ratio: slowdown,
+            holds: slowdown <= SLOWDOWN_MAX,
+        },
+        Relation {
+            statement: format!("checkpoint: {title} ≥ {WRITER_MIN:.2} alone"),
+            ratio: writer,
+            holds: writer >= WRITER_MIN,
+        },
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use vpfs_model::plan::Phase;
+    use vpfs_testbed::load::measure::{Latency, PhaseReport, Timeline, Verification};
+
+    use super::*;
+
+    pub(crate) fn report(run_seconds: f64, io_seconds: f64) -> Report {
+        let phase = PhaseReport {
+            phase: Phase::Write,
+            seconds: run_seconds,
+            io_seconds,
+            operations: 10,
+            bytes: 3200,
+            bytes_per_second: 3200.0 / run_seconds,
+            operations_per_second: 10.0 / run_seconds,
+            latency: Latency { p99_seconds: io_seconds / 10.0, ..Latency::default() },
+        };
+        Report {
+            processes: 1,
+            nodes: 1,
+            run_seconds,
+            io_seconds,
+            think_seconds: run_seconds - io_seconds,
+            wait_seconds: 0.0,
+            phases: vec![phase],
+            timeline: Timeline::default(),
+            verification: Verification::default(),
+        }
+    }
+
+    #[test]
+    fn rows_relate_to_the_stand_alone_runs() {
+        let trial = |run, io, writer| Trial { small: report(run, io), writer_bytes_per_second: writer };
+        let trials = [(Management::None, trial(30.0, 22.0, 100e6)), (Management::Capped, trial(10.0, 2.0, 0.0))];
+        let comparison = Comparison::new(&report(10.0, 2.0), 100e6, &trials);
+        let [none, capped] = &comparison.rows[..] else { panic!("two rows") };
+        assert!((none.small_slowdown - 3.0).abs() < 1e-9 && (capped.small_slowdown - 1.0).abs() < 1e-9);
+        assert!((none.small_io_slowdown - 11.0).abs() < 1e-9 && (capped.small_io_slowdown - 1.0).abs() < 1e-9);
+        assert!((none.writer_relative - 1.0).abs() < 1e-9 && capped.writer_relative.abs() < 1e-9);
+        assert!((none.small_bytes_per_second - 3200.0 / 22.0).abs() < 1e-9);
+        assert!((none.total_bytes_per_second - (100e6 + 3200.0 / 30.0)).abs() < 1e-3);
+        // One gets all that it wants, the other a fraction or nothing.
+        assert!((capped.jain_index - 0.5).abs() < 1e-6);
+        assert!(
+            (none.jain_index - (1.0 + 2.0 / 22.0_f64).powi(2) / (2.0 * (1.0 + (2.0 / 22.0_f64).powi(2)))).abs() < 1e-5
+        );
+    }
+
+    #[test]
+    fn the_result_is_a_sentence_and_fits_a_terminal() {
+        let slow = [(5.2, 1.0), (2.3, 1.0), (1.16, 0.93), (1.04, 0.04), (1.09, 0.82)];
+        let trials: Vec<_> = Management::ALL
+            .into_iter()
+            .zip(slow)
+            .map(|(management, (slowdown, writer))| {
+                (management, Trial { small: report(10.0 * slowdown, 1000.0), writer_bytes_per_second: writer * 210e6 })
+            })
+            .collect();
+        let comparison = Comparison::new(&report(10.0, 1.0), 210e6, &trials);
+        let text = table(&comparison, Blocks::Unicode);
+        let sentence = "Small job: 5.2 times slower without vpfs, 1.09 times with it; the checkpoint keeps 82 %.";
+        assert!(text.ends_with(sentence), "{text}");
+        let widest = text.lines().map(|line| line.chars().count()).max();
+        assert!(widest <= Some(90), "{text}");
+        assert!(table(&comparison, Blocks::Ascii).contains(&"#".repeat(48)));
+    }
+
+    fn trial(management: Management, slowdown: f64, writer: f64) -> (Management, Trial) {
+        (management, Trial { small: report(10.0 * slowdown, 1.0), writer_bytes_per_second: writer })
+    }
+
+    /// Whether each statement holds for these slowdowns and writer throughputs, in the order of [`Management::ALL`].
+    fn held(slowdowns: [f64; 4], writer: [f64; 4]) -> Vec<bool> {
+        let trials: Vec<_> = [0, 1, 2, 3].map(|i| trial(Management::ALL[i], slowdowns[i], writer[i])).into();
+        let comparison = Comparison::new(&report(10.0, 1.0), 600e6, &trials);
+        assert!(comparison.promises.is_empty(), "there is no statement about a missing row");
+        assert_eq!(comparison.matches_paper, comparison.relations.iter().all(|relation| relation.holds));
+        comparison.relations.iter().map(|relation| relation.holds).collect()
+    }
+
+    #[test]
+    fn the_papers_own_numbers_match() {
+        let slowdown = |index: usize| Management::ALL[index].slowdown_in_paper().unwrap();
+        assert_eq!(held([0, 1, 2, 3].map(slowdown), [597e6, 293e6, 262e6, 0.69e6]), [true; 4]);
+    }
+
+    #[test]
+    fn each_statement_can_fail_alone() {
+        let good = [500e6, 400e6, 300e6, 1e6];
+        assert_eq!(held([2.6, 2.5, 1.2, 1.0], good), [false, true, true, true]);
+        assert_eq!(held([3.0, 1.1, 1.2, 1.0], good), [true, false, true, true]);
+        assert_eq!(held([3.0, 2.5, 1.2, 1.3], good), [true, true, false, true]);
+        assert_eq!(held([3.0, 2.5, 1.2, 1.0], [500e6, 400e6, 300e6, 200e6]), [true, true, true, false]);
+    }
+
+    #[test]
+    fn isolation_has_to_serve_both() {
+        let kept = |slowdown, writer| {
+            let trials = [trial(Management::Isolation, slowdown, writer)];
+            let comparison = Comparison::new(&report(10.0, 1.0), 600e6, &trials);
+            comparison.promises.iter().map(|promise| promise.holds).collect::<Vec<_>>()
+        };
+        assert_eq!(kept(1.05, 400e6), [true, true]);
+        assert_eq!(kept(1.20, 400e6), [false, true]);
+        assert_eq!(kept(1.05, 262e6), [true, false]);
+    }
+}
