@@ -1,6 +1,6 @@
 //! How well a small application is isolated from a checkpointing one: the experiment of vPFS+ §V-B, BTIO against IOR.
 //!
-//! [`Experiment`] runs the applications, [`Comparison`] compares the runs with the stand-alone ones, [`mod@verdict`]
+//! [`Experiment`] runs the applications, [`Comparison`] compares the runs with the stand-alone ones, [`verdict`]
 //! checks the paper's order and whether the default policy serves both. Nothing here knows how the two are scheduled.
 
 use std::fmt::Write;
