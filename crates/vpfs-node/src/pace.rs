@@ -69,7 +69,7 @@ impl PaceMessage {
 #[derive(Debug)]
 pub(crate) struct Pace {
     me: ServerId,
-    /// Who decides, if there is anybody else.
+    /// The server that decides; `None`: this one, for itself alone.
     leader: Option<ServerId>,
     number: u32,
     decision: Decision<FlowKey>,
@@ -111,7 +111,7 @@ impl Pace {
         }
     }
 
-    /// Those are there besides this one. O(servers).
+    /// These are there besides this one. O(servers).
     pub(crate) fn set_others(&mut self, now: Time, scheduler: &mut Policy, others: impl Iterator<Item = ServerId>) {
         self.others.clear();
         self.others.extend(others);
@@ -226,7 +226,8 @@ impl Pace {
     ) {
         match message {
             PaceMessage::Measured { number, best, most, measure } => {
-                let Some(decider) = &mut self.decider else { return };
+                // A server that is in another group, or not heard of yet, has its own decision.
+                let Some(decider) = self.decider.as_mut().filter(|_| self.others.contains(&from)) else { return };
                 if self.decision.best == 0.0 && *best > 0.0 {
                     // This one has just started.
                     *decider = Decider::knowing(*best, *most, scheduler.settings().protection);
@@ -243,7 +244,8 @@ impl Pace {
             }
             PaceMessage::Decided { number, decision } => {
                 let Some(pacing) = scheduler.pacing() else { return };
-                if self.leader != Some(from) || self.decider.is_some() || *number == self.number {
+                let is_known = *number == self.number && *decision == self.decision;
+                if self.leader != Some(from) || self.decider.is_some() || is_known {
                     return;
                 }
                 pacing.end_tick(now);

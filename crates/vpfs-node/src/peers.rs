@@ -2,9 +2,7 @@
 
 use vpfs_core::{AppId, Policy, Reach, ServerId, ServiceReport, SharedService, Time, TotalId};
 
-use crate::coordination::{
-    CoordinationSettings, Coordinator, Counted, FlowKey, Members, Message, MessageError, PeerState,
-};
+use crate::coordination::{CoordinationSettings, Coordinator, Counted, FlowKey, Members, Message, MessageError};
 use crate::flows::Flows;
 use crate::pace::{Pace, PaceMessage};
 use crate::part::{Part, Terms};
@@ -120,17 +118,18 @@ impl Peers {
         scheduler: &mut Policy,
     ) -> Result<(), MessageError> {
         match message {
-            PeerMessage::Service(message) => self.coordinator.handle_message(now, from, message)?,
+            PeerMessage::Service(message) => {
+                self.coordinator.handle_message(now, from, message)?;
+                self.find_others(now, scheduler);
+            }
             PeerMessage::Pace(message) => self.pace.handle(now, from, message, flows, scheduler),
         }
-        self.find_others(now, scheduler);
         Ok(())
     }
 
     /// With whom the pace of bulk is shared. O(peers).
     fn find_others(&mut self, now: Time, scheduler: &mut Policy) {
-        let live = |id: &ServerId| self.coordinator.peer_state(*id) == Some(PeerState::Live);
-        self.pace.set_others(now, scheduler, self.coordinator.peers().filter(live));
+        self.pace.set_others(now, scheduler, self.coordinator.group());
     }
 
     /// Whether a message to all peers goes out anyway, which should carry whatever has not been reported yet.
@@ -273,8 +272,10 @@ impl Peers {
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Time, scheduler: &mut Policy) {
-        self.coordinator.handle_timeout(now);
-        self.find_others(now, scheduler);
+        if self.coordinator.poll_timeout().is_some_and(|due| due <= now) {
+            self.coordinator.handle_timeout(now);
+            self.find_others(now, scheduler);
+        }
     }
 
     pub(crate) fn service(&self, app: AppId) -> PeerService {

@@ -249,6 +249,12 @@ impl Coordinator {
         self.peers.iter().map(|(id, _)| id)
     }
 
+    /// Those of its own group that answer; not those of other groups, with which it talks if it represents its own.
+    pub(crate) fn group(&self) -> impl Iterator<Item = ServerId> + '_ {
+        let here = self.peers.iter().filter(|(_, peer)| peer.level == 0 && peer.link.state == PeerState::Live);
+        here.map(|(id, _)| id)
+    }
+
     /// How many servers this one reaches, itself included: peers, and as many as these say that they speak for.
     /// O(peers).
     pub fn reachable(&self) -> usize {
@@ -632,5 +638,28 @@ impl Coordinator {
         // Departures that are old enough but still kept wait for an acknowledgement or for the loss of a peer, not for
         // time.
         level.forget_at = level.totals.oldest_departure().map(|left| left + after).filter(|at| *at > now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_representative_belongs_to_no_other_group() {
+        let servers = [0, 1, 2, 3].map(ServerId);
+        let settings = CoordinationSettings { group_size: 2, ..CoordinationSettings::default() };
+        let mut all = servers.map(|me| Coordinator::new(Time::ZERO, me, 1, servers, settings));
+        for now in (0..5000).map(Time::from_millis) {
+            for from in servers {
+                all[from.index()].handle_timeout(now);
+                while let Some((to, message)) = all[from.index()].poll_transmit(now) {
+                    all[to.index()].handle_message(now, from, &message).unwrap();
+                }
+            }
+        }
+        let [zero, one, two, three] = all.each_ref().map(|of| of.group().collect::<Vec<_>>());
+        assert_eq!([zero, one, two, three].concat(), [1, 0, 3, 2].map(ServerId));
+        assert!(all[2].peers().any(|peer| peer == ServerId(0)), "it speaks for the second group");
     }
 }
