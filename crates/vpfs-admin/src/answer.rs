@@ -31,7 +31,7 @@ pub(crate) fn json(value: &impl serde::Serialize) -> Answer {
     Answer::ok("application/json", body)
 }
 
-/// Who asks.
+/// The sender of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caller {
     /// A user of this host, at the socket.

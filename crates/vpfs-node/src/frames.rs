@@ -26,7 +26,7 @@ pub const FRAME_LEN: usize = 72 << 10;
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the comments of the variants explain the fields")]
 pub enum Frame {
-    /// Who the sender is; the first frame in each direction, and only that.
+    /// Names the sender; the first frame in each direction, and only that.
     Hello(Hello),
     /// A message of one server's node to another's; two kinds of frame.
     Report(Report),

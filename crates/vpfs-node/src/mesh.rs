@@ -26,7 +26,7 @@ use crate::peers::PeerMessage;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub u64);
 
-/// Who opened a connection.
+/// The end that opened a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// This process, to reach the proxy of this server.

@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use vpfs_core::pace::{AppMeasure, Decision, Measure};
+use vpfs_core::pace::{AppMeasure, Decision, Measure, SHARED_TICK};
 use vpfs_core::proportional::Decider;
 use vpfs_core::{AppId, Policy, ServerId, Time};
 
@@ -89,8 +89,6 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// From one decision to the next.
-    const EVERY: Duration = Duration::from_millis(100);
     /// A server that sends nothing for so long has no requests.
     const SILENT: Duration = Duration::from_millis(500);
 
@@ -165,7 +163,7 @@ impl Pace {
                 *server != self.me && *at + Self::SILENT > now && !self.measured.contains_key(server)
             };
             if now < self.decide_by && self.heard.iter().any(is_missing) {
-                self.decide_at = Some(now + Self::EVERY / 10);
+                self.decide_at = Some(now + SHARED_TICK / 10);
                 return;
             }
             self.decide(now, flows, scheduler);
@@ -184,12 +182,12 @@ impl Pace {
             std::collections::btree_map::Entry::Vacant(entry) => drop(entry.insert(measure)),
         }
         if self.decide_at.is_none() {
-            self.decide_in(now, Self::EVERY);
+            self.decide_in(now, SHARED_TICK);
         }
     }
 
     fn decide_in(&mut self, now: Time, time: Duration) {
-        (self.decide_at, self.decide_by) = (Some(now + time), now + time + 2 * Self::EVERY);
+        (self.decide_at, self.decide_by) = (Some(now + time), now + time + 2 * SHARED_TICK);
     }
 
     fn decide(&mut self, now: Time, flows: &Flows, scheduler: &mut Policy) {
@@ -203,7 +201,7 @@ impl Pace {
         decider.set_protection(scheduler.settings().protection);
         let decision = decider.decide(&Measure::of_all(self.measured.values()));
         self.measured.clear();
-        self.decide_in(now, Self::EVERY);
+        self.decide_in(now, SHARED_TICK);
         let Decision { pace, wide, ref bulk, .. } = decision;
         let is_new = (pace, wide, bulk) != (self.decision.pace, self.decision.wide, &self.decision.bulk);
         self.decision = decision;
@@ -237,7 +235,7 @@ impl Pace {
                     self.take(now, from, measure.clone());
                 } else {
                     self.heard.insert(from, now);
-                    if self.told_at + 2 * Self::EVERY <= now {
+                    if self.told_at + 2 * SHARED_TICK <= now {
                         self.outgoing.push_back((from, self.decided()));
                     }
                 }

@@ -9,7 +9,7 @@ use rustix::io::{Errno, Result};
 use rustix::process::{geteuid, getgroups};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
-/// Who asks.
+/// The user for whom the kernel asks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller {
     pub(crate) uid: u32,

@@ -696,7 +696,7 @@ pub(crate) fn read_web(root: &Table<'_>) -> Option<Web> {
     }
 }
 
-/// Who may push sets under one name.
+/// The clients that may push sets under one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// What its sets are called, or begin with before a dot.

@@ -1,9 +1,9 @@
-//! Who is bulk, and at what rate it goes: at one server, or at all that share a decision.
+//! Decides which applications are bulk and at what rate they go, for one server or for all that share a decision.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::law::{AppTick, Law, Tick};
+use super::law::Law;
 use crate::pace::{AppMeasure, Decision, Measure};
 use crate::settings::Protection;
 
@@ -35,29 +35,21 @@ impl Decider {
     }
 
     /// Decides by what was measured since the last time. O(n log n) in applications.
-    pub fn decide<K: Copy + Into<u64> + Ord>(&mut self, measure: &Measure<K>) -> Decision<K> {
+    pub fn decide<K: Copy + Default + Into<u64> + Ord>(&mut self, measure: &Measure<K>) -> Decision<K> {
         // Bulk is who has much pending, and gets something. One that has much pending because others are served first
         // is not. Weights do not count here: they decide how much each gets.
         let largest = measure.apps.iter().max_by(|one, other| one.footprint.total_cmp(&other.footprint));
         let (largest, got) = largest.map_or((0.0, 0.0), |app| (app.footprint, app.got));
         let is_bulk = |app: &AppMeasure<K>| app.footprint >= largest * LARGE && app.got >= got * LARGE / 4.0;
-        let tick = |app: &AppMeasure<K>| AppTick {
-            app: app.key.into(),
-            weight: app.weight * if is_bulk(app) { 1.0 } else { self.protection.factor() },
-            bulk: is_bulk(app),
-            done: app.done,
-            late: app.late,
-            waited: app.waited,
-            pending: app.pending,
-            age: app.age,
-            longest: app.longest,
-            clients: app.clients,
-        };
-        let Measure { seconds, served, lost, blocked, unwanted, full, usual, .. } = *measure;
-        let apps = measure.apps.iter().map(tick).collect();
-        let pace = self.law.on_tick(&Tick { seconds, served, lost, blocked, unwanted, full, usual, apps });
-        let mut bulk: Vec<K> = measure.apps.iter().filter(|app| is_bulk(app)).map(|app| app.key).collect();
+        let mut tick = measure.by(|key| Some(key.into()));
+        let mut kinds = measure.apps.iter().map(is_bulk);
+        tick.apps.retain(|_| kinds.next() == Some(false));
+        tick.apps.iter_mut().for_each(|app| app.weight *= self.protection.factor());
+        let all = measure.apps.iter().filter(|app| is_bulk(app));
+        let weight = all.clone().map(|app| app.weight).sum();
+        let mut bulk: Vec<K> = all.map(|app| app.key).collect();
         bulk.sort_unstable();
+        let pace = self.law.on_tick(&tick, weight);
         Decision { pace, wide: self.law.wide(), most: self.law.most(), best: self.law.best(), largest, bulk }
     }
 }

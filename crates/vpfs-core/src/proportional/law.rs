@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use core::f64::consts::LN_2;
 
 use super::promise::ONE_IN;
-use crate::pace::Pace;
+use crate::pace::{AppMeasure, Measure, Pace};
 
 /// The window of bulk over the rate times the time of a request that is alone: one is always allowed.
 pub(super) const BETA: f64 = 0.9;
@@ -67,108 +67,22 @@ const WIDEST: f64 = 64.0;
 /// The most interactive applications that count.
 const APPS_MAX: usize = 16;
 
-/// What an application did in a tick.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct AppTick {
-    pub(super) app: u64,
-    pub(super) weight: f64,
-    pub(super) bulk: bool,
-    /// Requests completed, and those of them that took longer than promised.
-    pub(super) done: f64,
-    pub(super) late: f64,
-    /// The integral of pending requests over time, in seconds.
-    pub(super) waited: f64,
-    /// Requests pending at its end, and how old they are on average, in seconds.
-    pub(super) pending: f64,
-    pub(super) age: f64,
-    /// The longest wait that ended, in seconds.
-    pub(super) longest: f64,
-    /// Clients known.
-    pub(super) clients: f64,
+/// What was measured of bulk and of the interactive applications, in a tick or in a slot.
+type Slot = Measure<u64>;
+type AppSlot = AppMeasure<u64>;
+
+/// The longest wait, also of those that have not ended.
+fn longest(slot: &Slot) -> f64 {
+    slot.apps.iter().map(|of| of.longest.max(of.age)).fold(0.0, f64::max)
 }
 
-/// What was measured since the tick before.
-#[derive(Clone, Debug)]
-pub(super) struct Tick {
-    pub(super) seconds: f64,
-    /// Cost of bulk that was completed.
-    pub(super) served: f64,
-    /// Cost that the pace allowed and bulk did not use; how much of it although it had requests queued.
-    pub(super) lost: f64,
-    pub(super) blocked: f64,
-    /// How much of it because bulk had nothing queued, where it used most.
-    pub(super) unwanted: f64,
-    /// For how long bulk was held only because as much of it as may be was in the storage, where that was longest.
-    pub(super) full: f64,
-    /// The usual cost of a request of bulk.
-    pub(super) usual: f64,
-    /// The applications that are there.
-    pub(super) apps: Vec<AppTick>,
-}
-
-/// The sums of some ticks.
-#[derive(Clone, Debug, Default)]
-struct Slot {
-    seconds: f64,
-    served: f64,
-    lost: f64,
-    blocked: f64,
-    unwanted: f64,
-    full: f64,
-    usual: f64,
-    /// The interactive ones.
-    apps: Vec<AppSlot>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct AppSlot {
-    app: u64,
-    weight: f64,
-    done: f64,
-    late: f64,
-    waited: f64,
-    age: f64,
-    longest: f64,
-    clients: f64,
-}
-
-impl Slot {
-    fn add(&mut self, tick: &Tick) {
-        self.seconds += tick.seconds;
-        self.served += tick.served;
-        self.lost += tick.lost;
-        self.blocked += tick.blocked;
-        self.unwanted += tick.unwanted;
-        self.full += tick.full;
-        self.usual = tick.usual;
-        let apps = &mut self.apps;
-        apps.retain(|of| tick.apps.iter().any(|new| new.app == of.app && !new.bulk));
-        for new in tick.apps.iter().filter(|new| !new.bulk) {
-            let AppTick { app, weight, done, late, waited, longest, clients, .. } = *new;
-            let age = if new.pending > 0.0 { new.age } else { 0.0 };
-            let new = AppSlot { app, weight, done, late, waited, age, longest, clients };
-            if let Some(of) = apps.iter_mut().find(|of| of.app == app) {
-                let (done, late, waited) = (of.done + done, of.late + late, of.waited + waited);
-                *of = AppSlot { done, late, waited, longest: of.longest.max(longest), ..new };
-            } else if apps.len() < APPS_MAX {
-                apps.push(new);
-            }
-        }
-    }
-
-    /// The longest wait, also of those that have not ended.
-    fn longest(&self) -> f64 {
-        self.apps.iter().map(|of| of.longest.max(of.age)).fold(0.0, f64::max)
-    }
-
-    fn waits(&self) -> Vec<Wait> {
-        let wait = |of: &AppSlot| {
-            // If nothing is complete, a wait is at least as long as it has been.
-            let waited = if of.done == 0.0 { of.waited.max(of.age) } else { of.waited };
-            Wait { app: of.app, waited, done: of.done, late: of.late }
-        };
-        self.apps.iter().map(wait).collect()
-    }
+fn waits(slot: &Slot) -> Vec<Wait> {
+    let wait = |of: &AppSlot| {
+        // If nothing is complete, a wait is at least as long as it has been.
+        let waited = if of.done == 0.0 { of.waited.max(of.age) } else { of.waited };
+        Wait { app: of.key, waited, done: of.done, late: of.late }
+    };
+    slot.apps.iter().map(wait).collect()
 }
 
 /// Sums of an application's waits at a rate.
@@ -401,15 +315,17 @@ impl Law {
     }
 
     /// Looks at what was measured. Returns the pace until the next tick.
-    pub(super) fn on_tick(&mut self, tick: &Tick) -> Pace {
-        self.slot.add(tick);
+    /// `tick` has the interactive applications only, and bulk has the weight `bulk`.
+    pub(super) fn on_tick(&mut self, tick: &Measure<u64>, bulk: f64) -> Pace {
+        self.slot.apps.retain(|of| tick.apps.iter().any(|new| new.key == of.key));
+        self.slot.add(tick.clone());
+        self.slot.apps.truncate(APPS_MAX);
         self.at += tick.seconds;
         if self.slot.seconds >= SLOT * 0.9 && self.phase != Phase::Drain {
             let fade = libm::exp2(-tick.seconds / 20.0);
             self.most = (self.most * fade).max(self.slot.served / self.slot.seconds);
         }
-        let bulk: f64 = tick.apps.iter().filter(|of| of.bulk).map(|of| of.weight).sum();
-        let others: f64 = tick.apps.iter().filter(|of| !of.bulk).map(|of| of.weight).sum();
+        let others: f64 = tick.apps.iter().map(|of| of.weight).sum();
         if bulk == 0.0 || others == 0.0 {
             if self.slot.seconds >= SLOT || self.phase != Phase::Free {
                 self.slot = Slot::default();
@@ -464,7 +380,7 @@ impl Law {
         if self.phase != Phase::Trial || self.rate < self.best || slot.seconds < (tick * 1.5).max(1.5 * self.longest) {
             return false;
         }
-        let better = self.against(slot, gain, (self.service(slot), &slot.waits()), self.curve.get(&self.best));
+        let better = self.against(slot, gain, (self.service(slot), &waits(slot)), self.curve.get(&self.best));
         better.is_some_and(|better| better < -Z_NO * libm::sqrt(self.noise / slot.seconds))
     }
 
@@ -477,8 +393,8 @@ impl Law {
 
     /// The mean time from one call to the next.
     fn cycle(&self, of: &AppSlot, waits: &[Wait]) -> Option<f64> {
-        let wait = waits.iter().find(|wait| wait.app == of.app)?;
-        let think = self.think.iter().find(|think| think.app == of.app);
+        let wait = waits.iter().find(|wait| wait.app == of.key)?;
+        let think = self.think.iter().find(|think| think.app == of.key);
         let think = think.map_or(0.0, |think| think.seconds / think.calls.max(1.0));
         Some((think + wait.mean()).max(1e-6))
     }
@@ -534,27 +450,27 @@ impl Law {
 
     fn note_think(&mut self, slot: &Slot) {
         let fade = libm::exp2(-slot.seconds / HALF);
-        self.think.retain(|think| slot.apps.iter().any(|of| of.app == think.app));
+        self.think.retain(|think| slot.apps.iter().any(|of| of.key == think.app));
         for of in &slot.apps {
             let seconds = (of.clients * slot.seconds - of.waited).max(0.0);
-            match self.think.iter_mut().find(|think| think.app == of.app) {
+            match self.think.iter_mut().find(|think| think.app == of.key) {
                 Some(think) => {
                     think.seconds = think.seconds * fade + seconds;
                     think.calls = think.calls * fade + of.done;
                 }
-                None => self.think.push(Think { app: of.app, seconds, calls: of.done }),
+                None => self.think.push(Think { app: of.key, seconds, calls: of.done }),
             }
         }
     }
 
     fn on_slot(&mut self, slot: &Slot, gain: f64) {
-        let waits = slot.waits();
+        let waits = waits(slot);
         if self.phase == Phase::Drain {
             self.on_drained(slot, gain, &waits);
             return;
         }
         self.note_think(slot);
-        let longest = slot.longest();
+        let longest = longest(slot);
         self.longest = longest.max(self.longest * libm::exp2(-slot.seconds / KEEP));
         self.set_length();
         self.fade(libm::exp2(-slot.seconds / HALF));
@@ -661,12 +577,12 @@ impl Law {
     /// What looks show bounds what further ones could win.
     fn note_least(&mut self, slot: &Slot) {
         let may_begin = self.phase == Phase::Look;
-        self.least.retain(|least| slot.apps.iter().any(|of| of.app == least.app));
+        self.least.retain(|least| slot.apps.iter().any(|of| of.key == least.app));
         for of in slot.apps.iter().filter(|of| of.done >= 4.0) {
             let mean = of.waited / of.done;
-            match self.least.iter_mut().find(|least| least.app == of.app) {
+            match self.least.iter_mut().find(|least| least.app == of.key) {
                 Some(least) => least.waited = mean.min(least.waited * libm::exp2(slot.seconds / 60.0)),
-                None if may_begin => self.least.push(Wait { app: of.app, waited: mean, done: 1.0, late: 0.0 }),
+                None if may_begin => self.least.push(Wait { app: of.key, waited: mean, done: 1.0, late: 0.0 }),
                 None => {}
             }
         }
@@ -676,8 +592,8 @@ impl Law {
     fn is_worth_a_look(&self, slot: &Slot, gain: f64) -> bool {
         let Some(best) = self.curve.get(&self.best).filter(|best| best.seconds >= SETTLE / 3.0) else { return false };
         let shortest = |of: &AppSlot| {
-            let known = self.least.iter().find(|least| least.app == of.app);
-            known.copied().unwrap_or(Wait { app: of.app, waited: 0.0, done: 1.0, late: 0.0 })
+            let known = self.least.iter().find(|least| least.app == of.key);
+            known.copied().unwrap_or(Wait { app: of.key, waited: 0.0, done: 1.0, late: 0.0 })
         };
         let shortest: Vec<Wait> = slot.apps.iter().map(shortest).collect();
         let could_win = self.harm(slot, &best.waits) - self.harm(slot, &shortest);
@@ -950,7 +866,7 @@ impl Law {
 
 /// Whether all that are there now were seen there.
 fn sees_all(point: &Point, slot: &Slot) -> bool {
-    slot.apps.iter().all(|of| point.waits.iter().any(|wait| wait.app == of.app))
+    slot.apps.iter().all(|of| point.waits.iter().any(|wait| wait.app == of.key))
 }
 
 fn ln(value: f64) -> f64 {

@@ -40,7 +40,7 @@ use crate::limits::Limits;
 use crate::list::{Links, Node};
 use crate::member::Member;
 use crate::minima::Minima;
-use crate::pace::{AppMeasure, Decision, Measure, Pace, Pacing};
+use crate::pace::{AppMeasure, Decision, Measure, Pace, Pacing, SHARED_TICK};
 use crate::prices::Prices;
 use crate::quickest::Quickest;
 use crate::request::{Dispatch, OpKind, Pieces, Request, Rule, ServiceClass, ServiceReport};
@@ -217,8 +217,6 @@ pub struct Proportional {
 impl Proportional {
     /// How often flows are classified, and the law looks at what was measured.
     const TICK: Duration = Duration::from_millis(50);
-    /// The same if who decides is elsewhere.
-    const SHARED_TICK: Duration = Duration::from_millis(100);
     /// No value that an earlier one learned counts as more than this.
     const LEARNED_MAX: u64 = 1 << 50;
     /// A flow without requests for this long is gone.
@@ -349,7 +347,7 @@ impl Proportional {
     }
 
     fn tick_length(&self) -> Duration {
-        if self.is_shared { Self::SHARED_TICK } else { Self::TICK }
+        if self.is_shared { SHARED_TICK } else { Self::TICK }
     }
 
     /// If it is time, ends a tick, and decides what follows from it.

@@ -2,12 +2,10 @@
 
 use alloc::vec::Vec;
 
-use super::law::{AppTick, Law, Tick};
-use crate::pace::Pace;
+use super::law::Law;
+use crate::pace::{AppMeasure, Measure, Pace};
 use crate::testing::Random;
 
-const SMALL: u64 = 0;
-const LARGE: u64 = 1;
 const TICK: f64 = 0.05;
 
 /// Storage that gives bulk at most `capacity`, and answers one of `clients` that think `think` seconds after
@@ -29,7 +27,7 @@ impl Curve {
         self.quiet / (1.0 - rate.min(self.capacity * 0.99) / self.capacity)
     }
 
-    fn tick(&mut self, pace: Pace) -> Tick {
+    fn tick(&mut self, pace: Pace) -> Measure<u64> {
         let rate = match pace {
             Pace::At(rate) => rate,
             Pace::Free | Pace::First => f64::INFINITY,
@@ -40,10 +38,11 @@ impl Curve {
         let wait = self.wait(served) * noise;
         let calls = TICK * self.clients / (self.think + wait);
         let lost = if rate.is_finite() { (rate - served) * TICK } else { 0.0 };
-        let small = AppTick {
-            app: SMALL,
+        let small = AppMeasure {
+            key: 0,
             weight: self.weights[0],
-            bulk: false,
+            footprint: 0.0,
+            got: 0.0,
             done: calls,
             late: 0.0,
             waited: calls * wait,
@@ -52,16 +51,13 @@ impl Curve {
             longest: wait * 3.0,
             clients: self.clients,
         };
-        let large = AppTick { app: LARGE, weight: self.weights[1], bulk: true, ..small };
-        Tick {
+        Measure {
             seconds: TICK,
             served: served * TICK,
             lost,
             blocked: lost,
-            unwanted: 0.0,
-            full: 0.0,
-            usual: 0.0,
-            apps: Vec::from([small, large]),
+            apps: Vec::from([small]),
+            ..Measure::default()
         }
     }
 
@@ -79,7 +75,7 @@ impl Curve {
         let (ticks, mut lacks) = (seconds * 20, 0.0);
         let mut pace = Pace::Free;
         for tick in 0..ticks {
-            pace = law.on_tick(&self.tick(pace));
+            pace = law.on_tick(&self.tick(pace), self.weights[1]);
             if tick >= ticks / 2 {
                 let Pace::At(rate) = pace else { panic!("{pace:?} although both are there") };
                 lacks += self.utility(self.best()) - self.utility(rate);
@@ -118,10 +114,10 @@ fn it_comes_back_to_the_rate_that_it_knows() {
     let mut alone = curve.tick(Pace::Free);
     alone.apps.remove(0);
     for _ in 0..20 {
-        assert_eq!(law.on_tick(&alone), Pace::Free, "bulk is alone");
+        assert_eq!(law.on_tick(&alone, 1.0), Pace::Free, "bulk is alone");
     }
     // Whatever bulk left in the storage is worked off first.
-    let pace = (0..20).fold(Pace::Free, |pace, _| law.on_tick(&curve.tick(pace)));
+    let pace = (0..20).fold(Pace::Free, |pace, _| law.on_tick(&curve.tick(pace), 1.0));
     let (Pace::At(rate), best) = (pace, curve.best()) else { panic!("{pace:?}") };
     assert!((best / 1.5..best * 1.5).contains(&rate), "{rate} instead of {best}");
 }
@@ -131,7 +127,7 @@ fn same_ticks_same_paces() {
     let paces = || {
         let (mut curve, mut law, mut pace) = (Curve::NEW, Law::new(), Pace::Free);
         let all = (0..2000).map(|_| {
-            pace = law.on_tick(&curve.tick(pace));
+            pace = law.on_tick(&curve.tick(pace), 1.0);
             pace
         });
         all.collect::<Vec<Pace>>()

@@ -17,7 +17,7 @@ const RANDOM: usize = 8;
 /// For Algorithm 2, which prices a sample of the requests with all pairs and the best of these with all
 /// requests.
 const LETTER_BUDGET: u64 = 1_000_000;
-/// Who chooses stripes, in names of values.
+/// The ways to choose stripes, as names of values have them.
 const ADVISERS: [&str; 2] = ["letter", "vpfs"];
 
 /// By region: its start, and its stripes.

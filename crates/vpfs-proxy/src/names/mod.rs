@@ -279,7 +279,7 @@ async fn by_system(name: String) -> io::Result<Vec<IpAddr>> {
     let (answer, answered) = oneshot::channel();
     thread::Builder::new().name("name look-up".into()).spawn(move || {
         let found = (name.as_str(), 0).to_socket_addrs();
-        // Who asked may be gone.
+        // The one that asked may be gone.
         let _ = answer.send(found.map(|found| found.map(|address: SocketAddr| address.ip()).collect::<Vec<_>>()));
     })?;
     let mut addresses = answered.await.map_err(io::Error::other)?.map_err(|error| without_preamble(&error))?;

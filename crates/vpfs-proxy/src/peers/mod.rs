@@ -357,7 +357,7 @@ impl Switch {
                 }
                 Some(input) = inputs.recv() => self.take(input),
                 Some(answer) = asked.recv() => {
-                    // Who asked may be gone.
+                    // The one that asked may be gone.
                     let _ = answer.send(self.state());
                 }
                 () = timer => self.mesh.handle_timeout(self.cluster.clock.now()),
