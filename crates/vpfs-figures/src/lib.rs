@@ -97,8 +97,8 @@ pub fn report(title: &str) -> Report {
     Report::new(title)
         .introduction(
             "Each section repeats an experiment of a paper in the simulator, with the schedulers that the daemon runs. A \
-             conclusion of the paper is a relation of our values, with limits that were written, with their reason, \
-             before the runs; the medians of five seeds are judged. A test changes what a conclusion is \
+             conclusion of the paper is a relation of our values, with limits and their reason; the medians of five \
+             seeds are judged. A test changes what a conclusion is \
              about (in order of arrival, halved weights, no synchronisation, L = 1, no coordination, equal stripes), \
              and it must then not hold. Verdicts are computed.",
         )

@@ -2,8 +2,7 @@
 //! agree.
 //!
 //! A conclusion has relations of our values, such as `a.native > 2 * a.sfq > 5`: terms between `<` and `>`, each a
-//! number, a name of a value, or a number times a name. Its limits were written, with their reason, before the runs
-//! that it is judged by.
+//! number, a name of a value, or a number times a name. Its limits stand with their reason.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
