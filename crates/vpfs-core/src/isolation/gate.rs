@@ -124,7 +124,8 @@ impl Gate {
         if let Some(since) = self.full_since.take() {
             self.full_ns += now.nanos_since(since);
         }
-        let is_full = self.requests > 0 && (self.held + held) as f64 > self.window() * self.usual;
+        let usual = if self.usual > 0.0 { self.usual } else { held as f64 };
+        let is_full = self.requests > 0 && (self.held + held) as f64 > self.window() * usual;
         if is_full {
             if self.is_empty {
                 // What was lost until now was not wanted.

@@ -565,7 +565,7 @@ impl Isolation {
     fn pieces(&self, request: &Request, bulk: bool) -> Option<Pieces> {
         let rate = self.gate.rate().filter(|_| bulk && request.op == OpKind::Write)?;
         let quickest = self.quickest.ns().map_or(*PIECE_NS.end(), |ns| ns as f64 * self.c.piece);
-        let least = self.gate.most * quickest.clamp(*PIECE_NS.start(), *PIECE_NS.end()) / 1e9;
+        let least = self.gate.most.max(self.decision.most) * quickest.clamp(*PIECE_NS.start(), *PIECE_NS.end()) / 1e9;
         let size = (least as u64).max(request.piece?.0).max(1);
         let count = u32::try_from(request.cost.0 / size).unwrap_or(u32::MAX).min(PIECES_MAX);
         if count < 2 {

