@@ -30,6 +30,8 @@ pub(super) struct Gate {
     pub(super) requests: usize,
     /// The usual cost of such a request, and its time in the storage if it is alone there, 0 if unknown.
     pub(super) usual: f64,
+    /// Sums of what requests cost and of its square, which fade.
+    costs: [f64; 2],
     pub(super) alone_ns: f64,
     /// Cost per second that was completed of late, and the most of it.
     mean: f64,
@@ -56,6 +58,7 @@ impl Gate {
             held: 0,
             requests: 0,
             usual: 0.0,
+            costs: [0.0; 2],
             alone_ns: 0.0,
             mean: 0.0,
             most: 0.0,
@@ -168,7 +171,11 @@ impl Gate {
         let Some(took_ns) = took_ns else { return };
         self.served += bulk.cost;
         let mean = |before: f64, now: f64| if before == 0.0 { now } else { before * 0.875 + now * 0.125 };
-        self.usual = mean(self.usual, bulk.cost as f64);
+        // Of most of what is served: small requests among large ones are many and say nothing.
+        let cost = bulk.cost as f64;
+        self.costs = self.costs.map(|sum| sum * 0.875);
+        self.costs = [self.costs[0] + cost, self.costs[1] + cost * cost];
+        self.usual = self.costs[1] / self.costs[0];
         if bulk.alone {
             self.alone_ns = mean(self.alone_ns, took_ns as f64);
         }
