@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::fifo::Fifo;
 use crate::ioco::Ioco;
 use crate::isolation::Isolation;
+use crate::proportional::Proportional;
 use crate::request::{OpKind, ServiceClass};
 use crate::settings::{Deadlines, PolicyKind, Settings, SharingMode};
 use crate::sfq::Sfq;
@@ -45,7 +46,7 @@ impl Row {
     }
 }
 
-const TABLE: [Row; 6] = [
+const TABLE: [Row; 7] = [
     Row::new(PolicyKind::Fifo, "fifo", |_, events| Box::new(Fifo::new(events))),
     Row {
         shares: true,
@@ -76,8 +77,15 @@ const TABLE: [Row; 6] = [
         // Bulk may wait for an interactive application.
         work_conserving: false,
         shares: true,
-        one_pace: true,
         ..Row::new(PolicyKind::Isolation, "isolation", |settings, events| Box::new(Isolation::of(settings, events)))
+    },
+    Row {
+        work_conserving: false,
+        shares: true,
+        one_pace: true,
+        ..Row::new(PolicyKind::Proportional, "proportional", |settings, events| {
+            Box::new(Proportional::of(settings, events))
+        })
     },
 ];
 
@@ -137,7 +145,7 @@ impl PolicyKind {
 
     /// Whether it keeps the minimum of each application that has one.
     pub fn keeps_minima(self) -> bool {
-        self == Self::Isolation
+        matches!(self, Self::Isolation | Self::Proportional)
     }
 
     /// Whether it keeps a rate and a deadline for each application that has a target.

@@ -363,30 +363,18 @@ fn encode_pace(message: &PaceMessage, out: &mut Vec<u8>) {
     let start = out.len();
     match message {
         PaceMessage::Measured { number, best, most, measure } => {
-            let Measure { seconds, served, lost, blocked, unwanted, full, usual, minima, ref apps } = *measure;
+            let Measure { seconds, served, lost, blocked, unwanted, full, usual, ref apps } = *measure;
             out.push(pace_kind::MEASURED);
             put_u32(out, *number);
-            [*best, *most, seconds, served, lost, blocked, unwanted, full, usual, minima]
+            [*best, *most, seconds, served, lost, blocked, unwanted, full, usual]
                 .into_iter()
                 .for_each(|value| put_value(out, value));
             put_count(out, apps.len());
             for app in apps {
-                let AppMeasure {
-                    key,
-                    weight,
-                    footprint,
-                    got,
-                    done,
-                    late,
-                    waited,
-                    stored,
-                    pending,
-                    age,
-                    longest,
-                    clients,
-                } = *app;
+                let AppMeasure { key, weight, footprint, got, done, late, waited, pending, age, longest, clients } =
+                    *app;
                 put_u64(out, key.0);
-                let values = [weight, footprint, got, done, late, waited, stored, pending, age, longest, clients];
+                let values = [weight, footprint, got, done, late, waited, pending, age, longest, clients];
                 values.into_iter().for_each(|value| put_value(out, value));
             }
         }
@@ -411,14 +399,14 @@ fn decode_pace(fields: &mut Fields<'_>) -> Result<PaceMessage, WireError> {
     let kind = fields.u8()?;
     let number = fields.u32()?;
     if kind == pace_kind::MEASURED {
-        let [best, most, seconds, served, lost, blocked, unwanted, full, usual, minima] = values(fields)?;
+        let [best, most, seconds, served, lost, blocked, unwanted, full, usual] = values(fields)?;
         let apps = (0..count(fields, PaceMessage::APP_LEN)?).map(|_| {
             let key = FlowKey(fields.u64()?);
-            let [weight, footprint, got, done, late, waited, stored, pending, age, longest, clients] = values(fields)?;
-            Ok(AppMeasure { key, weight, footprint, got, done, late, waited, stored, pending, age, longest, clients })
+            let [weight, footprint, got, done, late, waited, pending, age, longest, clients] = values(fields)?;
+            Ok(AppMeasure { key, weight, footprint, got, done, late, waited, pending, age, longest, clients })
         });
         let apps = apps.collect::<Result<_, WireError>>()?;
-        let measure = Measure { seconds, served, lost, blocked, unwanted, full, usual, minima, apps };
+        let measure = Measure { seconds, served, lost, blocked, unwanted, full, usual, apps };
         return Ok(PaceMessage::Measured { number, best, most, measure });
     }
     let [rate, wide, most, best, largest] = values(fields)?;

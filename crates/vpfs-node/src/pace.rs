@@ -13,8 +13,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use vpfs_core::isolation::Decider;
 use vpfs_core::pace::{AppMeasure, Decision, Measure, SHARED_TICK};
+use vpfs_core::proportional::Decider;
 use vpfs_core::{AppId, Policy, ServerId, Time};
 
 use crate::coordination::FlowKey;
@@ -56,9 +56,9 @@ impl PaceMessage {
     }
 
     /// Bytes of a measure without applications, ...
-    pub const MEASURED_LEN: usize = 1 + 4 + 10 * 4 + 1;
+    pub const MEASURED_LEN: usize = 1 + 4 + 9 * 4 + 1;
     /// ... of an application in it, ...
-    pub const APP_LEN: usize = 8 + 11 * 4;
+    pub const APP_LEN: usize = 8 + 10 * 4;
     /// ... of a decision without bulk, ...
     pub const DECIDED_LEN: usize = 1 + 4 + 5 * 4 + 1;
     /// ... and of an application that is bulk.
@@ -84,7 +84,6 @@ pub(crate) struct Pace {
     heard: BTreeMap<ServerId, Time>,
     /// When all were told.
     told_at: Time,
-    told_largest: f64,
     others: Vec<ServerId>,
     outgoing: VecDeque<(ServerId, PaceMessage)>,
 }
@@ -105,7 +104,6 @@ impl Pace {
             decide_by: Time::ZERO,
             heard: BTreeMap::new(),
             told_at: Time::ZERO,
-            told_largest: 0.0,
             others: Vec::new(),
             outgoing: VecDeque::new(),
         }
@@ -129,8 +127,7 @@ impl Pace {
         self.decide_at = None;
         if leader == Some(self.me) {
             let Decision { best, most, .. } = self.decision;
-            self.decider =
-                Some(Decider::knowing(scheduler.settings().constants, best, most, scheduler.settings().protection));
+            self.decider = Some(Decider::knowing(best, most, scheduler.settings().protection));
             self.renumber(now);
         }
     }
@@ -206,14 +203,12 @@ impl Pace {
         self.measured.clear();
         self.decide_in(now, SHARED_TICK);
         let Decision { pace, wide, ref bulk, .. } = decision;
-        let is_new = (pace, wide, bulk) != (self.decision.pace, self.decision.wide, &self.decision.bulk)
-            || !(0.5..=2.0).contains(&(decision.largest / self.told_largest));
+        let is_new = (pace, wide, bulk) != (self.decision.pace, self.decision.wide, &self.decision.bulk);
         self.decision = decision;
         if let Some(pacing) = scheduler.pacing() {
             pacing.follow(now, local(&self.decision, flows));
         }
         if is_new {
-            self.told_largest = self.decision.largest;
             self.renumber(now);
         }
     }
@@ -233,8 +228,7 @@ impl Pace {
                 let Some(decider) = self.decider.as_mut().filter(|_| self.others.contains(&from)) else { return };
                 if self.decision.best == 0.0 && *best > 0.0 {
                     // This one has just started.
-                    *decider =
-                        Decider::knowing(scheduler.settings().constants, *best, *most, scheduler.settings().protection);
+                    *decider = Decider::knowing(*best, *most, scheduler.settings().protection);
                     (self.decision.best, self.decision.most) = (*best, *most);
                 }
                 if *number == self.number {

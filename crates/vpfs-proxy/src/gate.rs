@@ -43,6 +43,8 @@ struct State {
     /// The server's own host limits it.
     is_limited_there: bool,
     timer: Option<Time>,
+    /// Applications that were bulk before a restart, and have not appeared since.
+    awaited: Vec<String>,
 }
 
 /// What waits for a request's dispatch.
@@ -108,7 +110,7 @@ impl Gate {
         let now = clock.now();
         let node = Node::new(now, server, &node_settings(config, now));
         let unstored = unstored(config, server);
-        let state = State { node, unstored, is_limited_there: false, timer: None };
+        let state = State { node, unstored, is_limited_there: false, timer: None, awaited: Vec::new() };
         let gate = Self {
             clock,
             server,
@@ -138,9 +140,17 @@ impl Gate {
     }
 
     /// Continues from what an earlier process learned; call before the first request.
-    pub(crate) fn remember(&self, known: &Known) {
+    pub(crate) fn remember(&self, known: &Known, apps: &AppTable) {
         let Some(learned) = known.learned() else { return };
-        self.with(|state, now| state.node.remember(now, &learned));
+        self.with(|state, now| {
+            state.node.remember(now, &learned);
+            for name in &known.bulk {
+                match apps.find(name) {
+                    Some(app) => state.node.remember_bulk(app),
+                    None => state.awaited.push(name.clone()),
+                }
+            }
+        });
     }
 
     /// Enqueues an operation; its mailbox, which may be the caller's own, receives the dispatch.
@@ -247,7 +257,13 @@ impl Gate {
         self.events.set_app(app, entry);
         let share = entry.share.as_ref().map(|place| NamedShare::new(&place.path, place.weight));
         let name = AppName { name: &entry.name, share };
-        self.with(|state, now| state.node.set_app(now, app, name, &entry.policy));
+        self.with(|state, now| {
+            state.node.set_app(now, app, name, &entry.policy);
+            if let Some(index) = state.awaited.iter().position(|awaited| *awaited == entry.name) {
+                state.awaited.swap_remove(index);
+                state.node.remember_bulk(app);
+            }
+        });
     }
 
     /// Whether an application has no request here.

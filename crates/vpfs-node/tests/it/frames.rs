@@ -67,8 +67,8 @@ fn examples() -> Vec<(&'static str, Frame)> {
         (
             "measured",
             pace(measured(
-                [1.5, 2.0, 0.25, 3.0, 4.0, 5.0, 6.0, 0.5, 14.0, 16.0],
-                &[(7, [1.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0])],
+                [1.5, 2.0, 0.25, 3.0, 4.0, 5.0, 6.0, 0.5, 14.0],
+                &[(7, [1.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 15.0])],
             )),
         ),
         ("decided", pace(decided(Pace::At(1e6), [4.0, 2.0, 3.0, 9.0], &[7, 8]))),
@@ -81,30 +81,15 @@ fn pace(message: PaceMessage) -> Frame {
 }
 
 fn measured(
-    [best, most, seconds, served, lost, blocked, unwanted, full, usual, minima]: [f64; 10],
-    apps: &[(u64, [f64; 11])],
+    [best, most, seconds, served, lost, blocked, unwanted, full, usual]: [f64; 9],
+    apps: &[(u64, [f64; 10])],
 ) -> PaceMessage {
-    let app = |&(key, [weight, footprint, got, done, late, waited, stored, pending, age, longest, clients]): &(
-        u64,
-        [f64; 11],
-    )| {
-        AppMeasure {
-            key: FlowKey(key),
-            weight,
-            footprint,
-            got,
-            done,
-            late,
-            waited,
-            stored,
-            pending,
-            age,
-            longest,
-            clients,
-        }
-    };
+    let app =
+        |&(key, [weight, footprint, got, done, late, waited, pending, age, longest, clients]): &(u64, [f64; 10])| {
+            AppMeasure { key: FlowKey(key), weight, footprint, got, done, late, waited, pending, age, longest, clients }
+        };
     let measure =
-        Measure { seconds, served, lost, blocked, unwanted, full, usual, minima, apps: apps.iter().map(app).collect() };
+        Measure { seconds, served, lost, blocked, unwanted, full, usual, apps: apps.iter().map(app).collect() };
     PaceMessage::Measured { number: 1, best, most, measure }
 }
 
@@ -173,9 +158,8 @@ fn the_largest_frames_fit() {
     let (report, message) = service(1);
     let message = PeerMessage::Service(Message { entries: vec![entry; Message::MAX_ENTRIES].into(), ..message });
     let report = Frame::Report(Report { message, ..report });
-    let full = [(1, [1.0; 11]); PaceMessage::APPS];
-    for frame in
-        [report, pace(measured([1.0; 10], &full)), pace(decided(Pace::Free, [1.0; 4], &[1; PaceMessage::APPS]))]
+    let full = [(1, [1.0; 10]); PaceMessage::APPS];
+    for frame in [report, pace(measured([1.0; 9], &full)), pace(decided(Pace::Free, [1.0; 4], &[1; PaceMessage::APPS]))]
     {
         assert_eq!(Frame::decode(&bytes(&frame)), Ok(Some((frame.clone(), bytes(&frame).len()))));
     }
@@ -266,7 +250,7 @@ proptest! {
     /// As far as its digits go, and its range.
     #[test]
     fn messages_about_the_pace_arrive_as_sent(
-        values: [f32; 10], rate in 0.0_f32..1e18, bulk in vec(any::<u64>(), 0..32), apps in vec(any::<(u64, [f32; 11])>(), 0..32),
+        values: [f32; 9], rate in 0.0_f32..1e18, bulk in vec(any::<u64>(), 0..32), apps in vec(any::<(u64, [f32; 10])>(), 0..32),
     ) {
         let value = |value: f32| if value > 0.0 { f64::from(value.min(1e18)) } else { 0.0 };
         let apps: Vec<_> = apps.into_iter().map(|(key, values)| (key, values.map(value))).collect();

@@ -74,7 +74,7 @@ impl Row {
         match &self.cause {
             _ if self.below_entitled => '!',
             _ if self.slowed_by.is_some() => '~',
-            Some(Cause::Pace | Cause::Minimum) => '~',
+            Some(Cause::Pace | Cause::Minimum | Cause::Cost) => '~',
             _ => ' ',
         }
     }
@@ -311,7 +311,8 @@ pub(super) mod tests {
             queued: 1,
             outstanding: 2,
             busy_seconds: up.into(),
-            pace_bytes_per_second: None,
+            window_seconds: None,
+            pace: None,
             refused_connections: 0,
             apps: vec![app("climate", work(up.into()), f64::from(up) / 2.0), app("idle", nothing, 0.0)],
         };

@@ -1,20 +1,21 @@
-//! The latency that an application is promised for most of its requests.
+//! The latency that an application is promised for nine in ten of its requests.
 
 use core::time::Duration;
 
 use crate::units::Time;
 
+/// Requests that may take longer, as one in so many.
+pub(super) const ONE_IN: u32 = 10;
+
 /// What is promised, and what is kept of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Promise {
-    pub(super) latency: Option<Duration>,
-    /// It holds for requests within a rate.
-    pub(super) has_rate: bool,
+    latency: Option<Duration>,
     /// Requests of the tick that took longer, and those of late, as well as all of late.
     pub(super) late: u32,
     late_of_late: f64,
     done_of_late: f64,
-    /// What as many of them keep as should.
+    /// What nine in ten keep.
     kept: Duration,
     /// Since when it is missed, and when that was said.
     missed_since: Option<Time>,
@@ -27,26 +28,22 @@ impl Promise {
     /// A promise that is missed for less than this may still be kept: bulk becomes slower first. It is said as often.
     const PATIENCE: Duration = Duration::from_secs(10);
 
-    pub(super) fn set(&mut self, latency: Option<Duration>, has_rate: bool) {
-        *self = Self { latency, has_rate, ..Self::default() };
+    pub(super) fn set(&mut self, latency: Option<Duration>) {
+        *self = Self { latency, ..Self::default() };
     }
 
-    /// Counts a request; the part `late` of all may be later than promised.
-    pub(super) fn complete(&mut self, took: Duration, late: f64) {
+    pub(super) fn complete(&mut self, took: Duration) {
         let Some(latency) = self.latency else { return };
         self.late += u32::from(took > latency);
-        let step = self.kept.max(latency) / 8;
-        self.kept = match took > self.kept {
-            true => self.kept + step.mul_f64(1.0 - late),
-            false => self.kept.saturating_sub(step.mul_f64(late)),
-        };
+        let step = self.kept.max(latency) / (8 * ONE_IN);
+        self.kept = if took > self.kept { self.kept + step * (ONE_IN - 1) } else { self.kept.saturating_sub(step) };
     }
 
-    pub(super) fn end_tick(&mut self, now: Time, done: u32, late: f64) {
+    pub(super) fn end_tick(&mut self, now: Time, done: u32) {
         self.late_of_late = self.late_of_late * 0.98 + f64::from(self.late);
         self.done_of_late = self.done_of_late * 0.98 + f64::from(done);
         self.late = 0;
-        let is_missed = self.done_of_late >= Self::ENOUGH && self.late_of_late > late * self.done_of_late;
+        let is_missed = self.done_of_late >= Self::ENOUGH && self.late_of_late * f64::from(ONE_IN) > self.done_of_late;
         self.missed_since = if is_missed { self.missed_since.or(Some(now)) } else { None };
     }
 
