@@ -61,8 +61,8 @@ const RETRY: Duration = Duration::from_secs(1);
 pub enum MetricsAccess {
     /// Everyone who connects.
     Everybody,
-    /// Who sends the text of this file, without white space around it, as `Authorization: Bearer`. It is read for each
-    /// request, so that it can be replaced.
+    /// Clients that send the text of this file, without white space around it, as `Authorization: Bearer`. It is read
+    /// for each request, so that it can be replaced.
     Token(PathBuf),
 }
 

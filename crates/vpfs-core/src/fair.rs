@@ -123,7 +123,7 @@ impl<E: Queued> FairQueue<E> {
         let now = self.clock.now();
         let Flow { tags, queued } = &mut self.flows[app.index()];
         tags.delay(delay);
-        // Who has something queued is present.
+        // An application with something queued is present.
         if *queued > 0 {
             self.shares.expire(now);
         } else {

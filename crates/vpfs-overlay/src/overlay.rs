@@ -468,7 +468,7 @@ fn refuse_reserved(name: &OsStr) -> Result<()> {
 }
 
 /// Flags of a program for our descriptor. Direct I/O would need aligned buffers of ours; the kernel bypasses its cache.
-/// Who syncs what is written is not decided here, so that it happens once.
+/// Nor may it sync: writes are synced elsewhere, once.
 fn flags_of(flags: i32) -> OFlags {
     let not_ours = OFlags::DIRECT | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::SYNC | OFlags::DSYNC;
     (OFlags::from_bits_retain(flags.cast_unsigned()) - not_ours) | OFlags::CLOEXEC

@@ -174,7 +174,7 @@ impl Isolation {
         let parts: u128 = bulk().map(|(_, meter)| u128::from(meter.part)).sum();
         let of_all = |pending_ns: u64, meter: &Meter| u128::from(pending_ns) * parts / u128::from(meter.part.max(1));
         let all: u128 = bulk().map(|(_, meter)| u128::from(meter.steady_ns)).sum();
-        // Who has nothing queued now and then has nothing to be ordered.
+        // A flow that has nothing queued now and then has nothing to be ordered.
         let ordered = || bulk().filter(|(_, meter)| meter.backlogged);
         let is_due_otherwise = |(app, meter): (AppId, &Meter)| {
             let has_less = of_all(meter.steady_ns, meter) * 100 < all * 95;

@@ -102,8 +102,8 @@ impl<P: Protocol> Op<P> {
     /// The final cost of an operation that ends now, if it differs: an operation is charged for what it moved, not for
     /// what it asked for; a read that was cut off also for what the server may have read ahead.
     ///
-    /// Who cut it off does not matter: a client can make a server close the connection, for example with data that no
-    /// write expects.
+    /// It does not matter which side cut it off: a client can make a server close the connection, for example with data
+    /// that no write expects.
     pub(super) fn final_cost(&self, outcome: Outcome) -> Option<vpfs_core::Bytes> {
         let moves_data = matches!(self.kind, Some(OpKind::Read | OpKind::Write));
         let is_uncounted = self.is_uncounted && outcome == Outcome::Answered { status: 0 };

@@ -617,7 +617,7 @@ fn reload(process: Pid, socket: &UnixDatagram) -> io::Result<Outcome> {
 /// Lets a daemon of this process read its file again, and tells who waits for it how that has ended.
 pub(super) async fn run_reload(daemon: &mut Daemon, file: &Path, log: &LogSwitch) {
     systemd::reloading();
-    // Who sent the signal is nearly always root; who may write the file decides what is in it.
+    // The signal nearly always comes from root. What is in the file was decided by its owner.
     if let Ok(metadata) = fs::metadata(file) {
         let age = metadata.modified().ok().and_then(|written| written.elapsed().ok()).unwrap_or_default();
         let written = format!("{} ago", roughly(age));

@@ -184,7 +184,7 @@ impl Secrets {
             return;
         }
         let mut content = Vec::new();
-        // Who cannot read it does not know the secret.
+        // A user that cannot read it does not know the secret.
         if File::open(path).and_then(|file| file.take(LARGEST).read_to_end(&mut content)).is_ok() {
             String::from_utf8_lossy(&content).lines().for_each(|line| self.add(line));
         }

@@ -157,7 +157,7 @@ const fn tone(level: Level) -> Tone {
     }
 }
 
-/// Who gets what now.
+/// What each application gets now.
 fn now_section(glance: &Glance) -> Section {
     let headings = ["application", "note", "weight", "MB/s", "ops/s", "used", "entitled", "wait", "storage", "why"];
     let cells = |row: &Row, why: String| {
@@ -197,7 +197,7 @@ fn sign(row: &Row) -> &'static str {
     }
 }
 
-/// Who waits for whom now.
+/// For whom each application waits now.
 fn waits(matrix: &Matrix) -> Section {
     let section = Section::new("Who waits for whom");
     if matrix.rows.is_empty() {
