@@ -581,8 +581,8 @@ fn address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?))
 }
 
-/// Hosts that are connected to `server` past the proxies, with the number of their connections. Those for which `may` is
-/// true, such as the host itself and other servers, are left out.
+/// Hosts that are connected to `server` past the proxies, with the number of their connections. Those for which `may`
+/// is true, such as the host itself and other servers, are left out.
 fn past(connections: &[Connection], server: SocketAddr, may: impl Fn(IpAddr) -> bool) -> BTreeMap<IpAddr, usize> {
     let mut hosts = BTreeMap::new();
     for connection in connections.iter().filter(|connection| connection.local == server) {
