@@ -30,6 +30,9 @@ pub(super) struct Gate {
     /// The usual cost of such a request, and its time in the storage if it is alone there, 0 if unknown.
     pub(super) usual: f64,
     pub(super) alone_ns: f64,
+    /// Cost per second that was completed of late, and the most of it.
+    mean: f64,
+    pub(super) most: f64,
     /// In this tick: cost that was completed; credit that was lost, and how much of it although bulk was queued.
     pub(super) served: u64,
     pub(super) lost: i128,
@@ -55,6 +58,8 @@ impl Gate {
             requests: 0,
             usual: 0.0,
             alone_ns: 0.0,
+            mean: 0.0,
+            most: 0.0,
             served: 0,
             lost: 0,
             blocked: 0,
@@ -69,6 +74,12 @@ impl Gate {
             Pace::At(rate) => Some((rate as i128).max(1)),
             Pace::First | Pace::Free => None,
         }
+    }
+
+    /// Ends a tick of `seconds`. Each server has its own: what others decide says nothing about it.
+    pub(super) fn note_served(&mut self, seconds: f64) {
+        self.mean += (self.served as f64 / seconds.max(1e-9) - self.mean) * 0.2;
+        self.most = (self.most * libm::exp2(-seconds / 20.0)).max(self.mean);
     }
 
     /// Credit grows at the rate; what is more than a moment of it is lost.
@@ -96,21 +107,21 @@ impl Gate {
     }
 
     /// How many bulk requests of usual cost may be in the storage.
-    fn window(&self, most: f64) -> f64 {
+    fn window(&self) -> f64 {
         let seconds = self.alone_ns / 1e9;
         match self.pace {
             Pace::First => 2.0,
-            Pace::Free => libm::ceil(2.0 * most * seconds / self.usual.max(1.0)).max(2.0),
+            Pace::Free => libm::ceil(3.0 * self.most * seconds / self.usual.max(1.0)).max(2.0),
             Pace::At(rate) => self.wide * libm::ceil(BETA * rate * seconds / self.usual.max(1.0)).max(1.0),
         }
     }
 
     /// When a request may go; `Err(None)` if only after another one is complete.
-    pub(super) fn may_go(&mut self, now: Time, cost: u64, held: u64, most: f64) -> Result<(), Option<Time>> {
+    pub(super) fn may_go(&mut self, now: Time, cost: u64, held: u64) -> Result<(), Option<Time>> {
         if let Some(since) = self.full_since.take() {
             self.full_ns += now.nanos_since(since);
         }
-        if self.requests > 0 && (self.held + held) as f64 > self.window(most) * cost as f64 {
+        if self.requests > 0 && (self.held + held) as f64 > self.window() * cost as f64 {
             if self.is_empty {
                 // What was lost until now was not wanted.
                 self.fill(now);

@@ -358,6 +358,7 @@ impl Proportional {
         let measure = self.measure(now);
         if self.is_shared {
             self.keep(measure);
+            self.sort(now);
         } else {
             let decision = self.decider.decide(&measure);
             self.follow(now, decision);
@@ -402,6 +403,7 @@ impl Proportional {
             }
         }
         let gate = &mut self.gate;
+        gate.note_served(ns as f64 / 1e9);
         let (served, lost, blocked) = (gate.served as f64, gate.lost as f64 / 1e9, gate.blocked as f64 / 1e9);
         let (full, usual) = (gate.full_ns as f64 / 1e9, gate.usual);
         (gate.served, gate.lost, gate.blocked, gate.full_ns) = (0, 0, 0, 0);
@@ -413,6 +415,14 @@ impl Proportional {
         match &mut self.measured {
             Some(kept) => kept.add(measure),
             kept => *kept = Some(measure),
+        }
+    }
+
+    /// Sorts flows by the decision in force; until then, a new one is a guess.
+    fn sort(&mut self, now: Time) {
+        for index in 0..self.active.len() {
+            let app = self.active[index];
+            self.set_bulk(now, app, self.decision.bulk.binary_search(&app).is_ok());
         }
     }
 
@@ -454,7 +464,7 @@ impl Proportional {
                 let request = self.queue.requests.get(head.id).request;
                 let cost = Self::cost(&request);
                 let pieces = self.pieces(&request, true).map_or(1, |pieces| pieces.count);
-                if let Err(due) = self.gate.may_go(now, cost, cost / u64::from(pieces), self.decision.most) {
+                if let Err(due) = self.gate.may_go(now, cost, cost / u64::from(pieces)) {
                     self.due = due;
                     return None;
                 }
@@ -730,13 +740,10 @@ impl Pacing for Proportional {
     }
 
     fn follow(&mut self, now: Time, decision: Decision<AppId>) {
-        for index in 0..self.active.len() {
-            let app = self.active[index];
-            self.set_bulk(now, app, decision.bulk.binary_search(&app).is_ok());
-        }
         self.gate.set(now, decision.pace);
         self.gate.wide = decision.wide;
         self.decision = decision;
+        self.sort(now);
     }
 }
 
@@ -767,7 +774,7 @@ impl Engine for Proportional {
                 [best, most, usual, alone_ns].map(|value| value.min(Self::LEARNED_MAX) as f64);
             self.decider = Decider::knowing(best, most, self.protection);
             (self.decision.best, self.decision.most) = (best, most);
-            (self.gate.usual, self.gate.alone_ns) = (usual, alone_ns);
+            (self.gate.usual, self.gate.alone_ns, self.gate.most) = (usual, alone_ns, most);
         }
     }
 

@@ -18,8 +18,12 @@ fn scenario(heavy: u32) -> Scenario {
 }
 
 fn isolation() -> PolicySpec {
-    let settings = Settings::new(PolicyKind::Isolation, Depth::new(14).unwrap(), SlotCostTable::uniform());
-    PolicySpec::new("isolation", settings)
+    without_settings(PolicyKind::Isolation)
+}
+
+fn without_settings(kind: PolicyKind) -> PolicySpec {
+    let settings = Settings::new(kind, Depth::new(14).unwrap(), SlotCostTable::uniform());
+    PolicySpec::new(kind.name(), settings)
 }
 
 /// Two applications with so many processes, and calls of so many MiB, for half a minute.
@@ -54,6 +58,19 @@ fn isolation_keeps_throughput_among_equals() {
     };
     let (ours, fifo) = (bytes(&isolation()), bytes(&PolicySpec::fifo()));
     assert!(ours as f64 > 0.93 * fifo as f64, "{ours} of {fifo} bytes");
+}
+
+/// Symptom: two equal jobs over four disks had 0.73 of the throughput of FIFO. Cause: servers that do not decide went
+/// by the most that bulk got when they last heard of another pace: by nothing, so they let in two requests.
+#[test]
+fn a_common_pace_keeps_throughput_among_equals() {
+    let bytes = |policy: &PolicySpec| -> u64 {
+        let results = run(&writers(1, [8, 8], 1), policy);
+        results.bytes_between(Duration::from_secs(4), Duration::from_secs(30)).iter().sum()
+    };
+    let (ours, fifo) = (bytes(&without_settings(PolicyKind::Proportional)), bytes(&PolicySpec::fifo()));
+    println!("{:.3} of FIFO", ours as f64 / fifo as f64);
+    assert!(ours as f64 > 0.85 * fifo as f64, "{ours} of {fifo} bytes");
 }
 
 #[test]
