@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 
 use vpfs_core::testing::Random;
 use vpfs_core::{
-    AppId, AppPolicy, Bytes, Cap, Depth, Ioco, IocoSettings, Isolation, OpKind, Policy, PolicyKind, Proportional,
-    Request, RequestId, Scheduler, Scope, Settings, Sfq, SlotCostTable, Target, Time, TwoLevel, TwoLevelSettings,
-    Weight,
+    AppId, AppPolicy, Bytes, Cap, Constants, Depth, Ioco, IocoSettings, Isolation, OpKind, Policy, PolicyKind, Request,
+    RequestId, Scheduler, Scope, Settings, Sfq, SlotCostTable, Target, Time, TwoLevel, TwoLevelSettings, Weight,
 };
 
 use crate::Effort;
@@ -187,8 +186,9 @@ pub(crate) fn pairs(effort: Effort) -> Vec<Measurement> {
             measurements.push(case.measure(effort, "sfq-d with caps", cap(), policy));
             measurements.push(case.measure(effort, "two-level", class(), two_level).without_shares());
             measurements.push(case.measure(effort, "ioco", none, || Ioco::new(ioco, unlimited(), 0)).without_shares());
-            measurements.push(case.measure(effort, "isolation", none, || Isolation::new(0)).without_shares());
-            measurements.push(case.measure(effort, "proportional", none, || Proportional::new(0)).without_shares());
+            measurements.push(
+                case.measure(effort, "isolation", none, || Isolation::new(Constants::DEFAULT, 0)).without_shares(),
+            );
         }
     }
     measurements

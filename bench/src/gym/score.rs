@@ -1,6 +1,6 @@
 //! A policy in a case, and the best constant there.
 
-use vpfs_core::{Bytes, Cap, Depth, PolicyKind, Settings, SlotCostTable};
+use vpfs_core::{Bytes, Cap, Settings};
 use vpfs_sim::{App, PolicySpec, Results, Scenario, Simulation};
 
 use super::case::Case;
@@ -61,11 +61,19 @@ impl Kept {
     }
 }
 
-/// Runs `policy` in `case` and searches for the best constant.
+/// What each application does alone in a case, and the best constant.
+#[derive(Debug)]
+pub(super) struct Reference {
+    alone: Vec<f64>,
+    constant: Constant,
+    reached: Kept,
+}
+
+/// Searches for the best constant.
 ///
 /// # Errors
 /// A simulation broke an invariant.
-pub(super) fn score(case: &Case, policy: PolicyKind) -> Result<Scored, String> {
+pub(super) fn reference(case: &Case) -> Result<Reference, String> {
     let fifo = PolicySpec::fifo();
     let alone = (0..case.scenario.apps.len()).map(|index| {
         let apps = vec![case.scenario.apps[index].clone()];
@@ -90,9 +98,18 @@ pub(super) fn score(case: &Case, policy: PolicyKind) -> Result<Scored, String> {
             tried.push((Constant::Cap(near), with(Constant::Cap(near))?));
         }
     }
-    let (constant, reached) = best(&tried);
-    let settings = Settings::new(policy, Depth::new(14).expect("not zero"), SlotCostTable::default());
-    let ours = kept(&case.scenario, &PolicySpec::new(policy.name(), settings))?;
+    let (constant, reached) = best(&tried).clone();
+    Ok(Reference { alone, constant, reached })
+}
+
+/// Runs a policy.
+///
+/// # Errors
+/// A simulation broke an invariant.
+pub(super) fn score(case: &Case, reference: &Reference, settings: &Settings) -> Result<Scored, String> {
+    let Reference { alone, constant, reached } = reference;
+    let policy = PolicySpec::new(settings.kind.name(), settings.clone());
+    let ours = kept(&case.scenario, alone, &done(&run(case, &case.scenario, &policy)?));
     let score = ((ours.utility - reached.utility) * alone.len() as f64).exp();
     let (seed, text) = (case.seed, &case.text);
     let (constant, reached, ours) = (constant.text(), reached.text(), ours.text());

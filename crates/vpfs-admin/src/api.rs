@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use vpfs_core::{Learned, OpKind, PolicyKind, Rule, Time};
+use vpfs_core::{OpKind, PolicyKind, Rule, Time};
 use vpfs_node::{Activity, AppSnapshot, Situation, StorageTimes, WaitedFor};
 use vpfs_proxy::{AppStatus, HolderReport, ServerStatus, Used};
 
@@ -71,10 +71,8 @@ pub struct Server {
     pub outstanding: u64,
     /// What all applications used of the storage's time, in seconds: its rate is the utilisation.
     pub busy_seconds: f64,
-    /// The bound on device time in the storage, in seconds; `null` if the policy has none, or none yet.
-    pub window_seconds: Option<f64>,
-    /// The part of the storage's time to which bulk is limited now; `null` if it is not.
-    pub pace: Option<f64>,
+    /// The rate of bulk, of which each access takes 64 KiB and its bytes; `null` if it is not limited now.
+    pub pace_bytes_per_second: Option<u64>,
     /// Connections that were closed because their host had too many.
     pub refused_connections: u64,
     /// All applications that it knows.
@@ -147,8 +145,6 @@ pub struct Waits {
     pub cap_seconds: f64,
     /// The pace of bulk, and the bound on it.
     pub pace_seconds: f64,
-    /// Others went alone for a moment, because it was not known what their requests cost.
-    pub cost_seconds: f64,
     /// The minimum of another application.
     pub minimum_seconds: f64,
 }
@@ -268,12 +264,8 @@ impl From<Used> for Usage {
 impl Server {
     fn new(server: &ServerStatus, status: &vpfs_proxy::Status) -> Self {
         let ServerStatus { name, refused_connections, snapshot } = server;
-        let bulk = match &snapshot.learned {
-            Some(Learned::Isolation(learned)) => &learned.bulk_flows[..],
-            _ => &[],
-        };
         // An application that is newer than the names appears next time.
-        let app = |app: &AppSnapshot| App::new(&status.apps, snapshot.at, app, bulk.contains(&app.app));
+        let app = |app: &AppSnapshot| App::new(&status.apps, snapshot.at, app, snapshot.bulk.contains(&app.app));
         let policy = status.observed.map_or_else(|| snapshot.policy.name().to_owned(), observed);
         Self {
             server: name.clone(),
@@ -281,8 +273,7 @@ impl Server {
             queued: snapshot.queued as u64,
             outstanding: snapshot.outstanding as u64,
             busy_seconds: snapshot.busy.as_secs_f64(),
-            window_seconds: snapshot.limits.window.map(|window| window.as_secs_f64()),
-            pace: snapshot.limits.pace_ppm.map(ratio),
+            pace_bytes_per_second: snapshot.limits.pace,
             refused_connections: *refused_connections,
             apps: snapshot.apps.iter().filter_map(app).collect(),
         }
@@ -297,11 +288,6 @@ pub fn fingerprint(fingerprint: u64) -> String {
 /// How a policy is named that holds nothing.
 fn observed(kind: PolicyKind) -> String {
     format!("{}{OBSERVED}", kind.name())
-}
-
-/// Parts per million as a part of one.
-pub(crate) fn ratio(ppm: u64) -> f64 {
-    ppm as f64 / 1e6
 }
 
 pub(crate) fn op_name(op: OpKind) -> &'static str {
@@ -427,7 +413,6 @@ impl From<[Duration; Rule::ALL.len()]> for Waits {
             share_seconds: of(Rule::Share),
             cap_seconds: of(Rule::Cap),
             pace_seconds: of(Rule::Pace),
-            cost_seconds: of(Rule::Cost),
             minimum_seconds: of(Rule::Minimum),
         }
     }
@@ -522,7 +507,6 @@ impl Waits {
         self.share_seconds += sign * other.share_seconds;
         self.cap_seconds += sign * other.cap_seconds;
         self.pace_seconds += sign * other.pace_seconds;
-        self.cost_seconds += sign * other.cost_seconds;
         self.minimum_seconds += sign * other.minimum_seconds;
     }
 }

@@ -8,11 +8,9 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, 
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 use vpfs_config::Charge;
-use vpfs_core::{Learned, LearnedCost, LearnedCosts, Time};
+use vpfs_core::Time;
 use vpfs_node::{Activity, AppSnapshot, Histogram};
 use vpfs_proxy::{HolderReport, PeerReport, ServerStatus, Status};
-
-use crate::api::{op_name, ratio};
 
 /// What the one who asks understands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +113,7 @@ static PROCESS: [Measured<Status>; 6] = [
 ];
 
 /// By server; without a value there is no series.
-static BY_SERVER: [Measured<ServerStatus, Option<f64>>; 7] = [
+static BY_SERVER: [Measured<ServerStatus, Option<f64>>; 6] = [
     (
         Family::counter(
             "server_busy",
@@ -130,20 +128,17 @@ static BY_SERVER: [Measured<ServerStatus, Option<f64>>; 7] = [
     (Family::gauge("server_outstanding_requests", None, "Requests in the storage"), |server| {
         Some(server.snapshot.outstanding as f64)
     }),
-    (
-        Family::gauge("server_window", Some(Unit::Seconds), "Bound on the device time of requests in the storage"),
-        |server| server.snapshot.limits.window.map(|window| window.as_secs_f64()),
-    ),
     (Family::gauge("server_depth", None, "Depth that the policy has found"), |server| {
         server.snapshot.limits.depth.map(|depth| depth.get().into())
     }),
     (
         Family::gauge(
-            "server_bulk_pace_ratio",
+            "server_bulk_pace_bytes_per_second",
             None,
-            "Part of the storage's time to which bulk is limited while others are protected; absent while it is not",
+            "Rate of bulk, of which an access takes 64 KiB and its bytes, while others are protected; absent while they \
+             are not",
         ),
-        |server| server.snapshot.limits.pace_ppm.map(ratio),
+        |server| server.snapshot.limits.pace.map(|pace| pace as f64),
     ),
     (
         Family::counter(
@@ -154,19 +149,6 @@ static BY_SERVER: [Measured<ServerStatus, Option<f64>>; 7] = [
         |server| Some(server.refused_connections as f64),
     ),
 ];
-
-static COST: Family = Family::gauge(
-    "server_request_cost",
-    Some(Unit::Seconds),
-    "Learned device time of a request of the class with this usual size in bytes; of metadata, of one object where a \
-     request has so many",
-);
-
-static ALONE: Family = Family::gauge(
-    "server_request_alone",
-    Some(Unit::Seconds),
-    "Learned time of a request of the class with this usual size in bytes while nothing else is in the storage",
-);
 
 /// By server of another process; without a value there is no series.
 static BY_PEER: [Measured<PeerReport, Option<f64>>; 4] = [
@@ -205,24 +187,7 @@ fn encode_servers(status: &Status, encoder: &mut DescriptorEncoder<'_>) -> std::
         HOLDERS.put(&mut metric, &[("port", port), ("holder", holder)], connections.now as f64)?;
     }
     put_all(&BY_SERVER, encoder, &status.servers, ("server", |server| &server.name))?;
-    encode_costs(status, encoder)?;
     encode_peers(&status.peers, encoder)
-}
-
-fn encode_costs(status: &Status, encoder: &mut DescriptorEncoder<'_>) -> std::fmt::Result {
-    for (family, is_cost) in [(&COST, true), (&ALONE, false)] {
-        let nanos = |cost: &LearnedCost| if is_cost { cost.cost_ns } else { cost.alone_ns };
-        let mut metric = family.open(encoder)?;
-        for ServerStatus { name, snapshot, .. } in &status.servers {
-            let Some(Learned::Isolation(LearnedCosts { costs, .. })) = &snapshot.learned else { continue };
-            for cost in costs.iter().filter(|cost| nanos(cost) > 0) {
-                let size = cost.size.0.to_string();
-                let labels = [("server", name.as_str()), ("op", op_name(cost.op)), ("size", &size)];
-                family.put(&mut metric, &labels, nanos(cost) as f64 / 1e9)?;
-            }
-        }
-    }
-    Ok(())
 }
 
 fn encode_peers(peers: &[PeerReport], encoder: &mut DescriptorEncoder<'_>) -> std::fmt::Result {
@@ -487,8 +452,7 @@ mod tests {
                 "vpfs_app_wait_seconds_bucket{server=\"s1\",app=\"climate\",op=\"read\",le=\"+Inf\"} 2",
                 "vpfs_app_wait_seconds_sum{server=\"s1\",app=\"climate\",op=\"read\"} 3.0",
                 "vpfs_server_busy_seconds_total{server=\"s1\"} 40.0",
-                "vpfs_server_bulk_pace_ratio{server=\"s1\"} 0.25",
-                "vpfs_server_request_cost_seconds{server=\"s1\",op=\"read\",size=\"4096\"} 0.005",
+                "vpfs_server_bulk_pace_bytes_per_second{server=\"s1\"} 250000000.0",
                 "vpfs_server_refused_connections_total{server=\"s1\"} 3.0",
                 "vpfs_holder_connections{port=\"metrics\",holder=\"10.0.0.9\"} 60.0",
                 "vpfs_memory_limit_bytes 1073741824.0",

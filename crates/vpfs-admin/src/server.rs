@@ -679,7 +679,7 @@ mod tests {
         let body = answer_route(&question(STATUS, ""), testing::status(&["climate"]), &Kept::default()).body;
         let status: api::Status = serde_json::from_str(&body).unwrap();
         assert_eq!(status, api::Status::from(&testing::status(&["climate"])));
-        assert!(status.servers[0].apps[0].bulk && status.servers[0].pace == Some(0.25));
+        assert!(status.servers[0].apps[0].bulk && status.servers[0].pace_bytes_per_second == Some(250_000_000));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tracing_subscriber::prelude::*;
-use vpfs_core::{AppId, Bytes, Learned, LearnedCost, LearnedCosts, Limits, OpKind, PolicyKind, Time};
+use vpfs_core::{AppId, Bytes, Limits, OpKind, PolicyKind, Time};
 use vpfs_node::{
     Activity, Alike, AppAccount, AppSnapshot, PeerService, Quiet, Situation, Snapshot, StorageTimes, WaitedFor,
 };
@@ -48,9 +48,6 @@ pub(crate) fn events() -> Events {
 }
 
 fn snapshot(apps: &[&str]) -> Snapshot {
-    let cost =
-        LearnedCost { op: OpKind::Read, size: Bytes(4096), cost_ns: 5_000_000, windows: 9, clean: 9, alone_ns: 0 };
-    let learned = LearnedCosts { costs: vec![cost], bulk_flows: vec![AppId(0)], ..LearnedCosts::default() };
     let app = |(app, _): (AppId, _)| {
         let mut read = Activity { requests: 2, bytes: 3 << 20, queued: 1, outstanding: 1, ..Activity::default() };
         (read.waited.counts[10], read.waited.sum) = (2, 3 * SECOND);
@@ -60,7 +57,7 @@ fn snapshot(apps: &[&str]) -> Snapshot {
             read,
             held: SECOND,
             released: 1,
-            waits: [SECOND, Duration::ZERO, SECOND, Duration::ZERO, SECOND],
+            waits: [SECOND, Duration::ZERO, SECOND, SECOND],
             behind: behind.clone(),
             behind_in_storage: behind,
             in_storage: Alike::from_iter([times()]),
@@ -79,8 +76,8 @@ fn snapshot(apps: &[&str]) -> Snapshot {
     Snapshot {
         at: Time::from_millis(60_000),
         policy: PolicyKind::Isolation,
-        learned: Some(Learned::Isolation(learned)),
-        limits: Limits { window: Some(SECOND / 50), pace_ppm: Some(250_000), ..Limits::default() },
+        bulk: vec![AppId(0)],
+        limits: Limits { pace: Some(250_000_000), ..Limits::default() },
         queued: apps.len(),
         outstanding: apps.len(),
         busy: 40 * SECOND,

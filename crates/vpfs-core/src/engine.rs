@@ -67,8 +67,10 @@ pub(crate) trait Engine: Scheduler + Debug {
         Limits::default()
     }
 
-    /// `app`, which has had no request yet, was a bulk flow.
-    fn remember_bulk(&mut self, _app: AppId) {}
+    /// The applications that go at the pace of bulk, in order.
+    fn bulk(&self) -> &[AppId] {
+        &[]
+    }
 }
 
 /// The requests that one engine gives to the next, each with the time at which it was enqueued.

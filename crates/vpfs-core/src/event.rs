@@ -32,15 +32,11 @@ pub enum Event {
     /// The number of slots was changed. With an adaptive depth, this includes each comparison with a larger depth and
     /// the return from it.
     DepthChanged { depth: Depth },
-    /// The limit on device time outstanding in the storage was changed.
-    WindowChanged { window: Duration },
     /// More than one in ten requests of an application exceed their promised latency (one in twenty, of a deadline),
     /// what the others keep, and why; at most once in ten seconds.
     LatencyMissed { app: AppId, latency: Duration, kept: Duration, cause: MissCause },
     /// An application takes all that it can get (`bulk`), so others are protected from it; or no longer.
     KindChanged { app: AppId, bulk: bool },
-    /// What requests cost was measured; `changed`: by half or more.
-    CostsMeasured { changed: bool },
     /// A request was completed later than its application was promised [Two-level].
     DeadlineMissed { id: RequestId, app: AppId, late_by: Duration },
     /// Applications got new credits while some of them waited for credits: a period ended, or (early) the storage had

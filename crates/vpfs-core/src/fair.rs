@@ -219,13 +219,6 @@ impl<E: Queued> FairQueue<E> {
         self.shares.virtual_time(head.app, finish)
     }
 
-    /// Whether the next request of `app` comes after virtual time by more than `most` of its service.
-    pub(crate) fn is_ahead(&self, app: AppId, most: Bytes) -> bool {
-        let Some(flow) = self.flows.get(app.index()) else { return false };
-        let next = flow.tags.tag(self.next_position(app));
-        next > self.shares.clock_of(app, self.clock.now()) + flow.tags.span(most)
-    }
-
     /// Moves the tags of `app` back if its oldest queued request, or its next one if none is queued, is ahead of
     /// virtual time by more than `most` of its service.
     pub(crate) fn limit_lead(&mut self, app: AppId, most: Bytes) {

@@ -54,6 +54,7 @@ extern crate alloc;
 mod adapt;
 mod app_policy;
 mod caps;
+mod constants;
 mod corrections;
 pub mod dsfq;
 mod engine;
@@ -74,7 +75,6 @@ pub mod pace;
 mod policies;
 pub mod policy;
 mod prices;
-pub mod proportional;
 mod quickest;
 pub mod request;
 pub mod scheduler;
@@ -94,25 +94,25 @@ pub mod units;
 mod unstored_limit;
 
 pub use app_policy::{AppPolicy, Cap, Minimum, ShareId, SharePolicy};
+pub use constants::Constants;
 pub use dsfq::SharedService;
 pub use event::{Event, EventQueue, MissCause};
 pub use fifo::Fifo;
 pub use ioco::Ioco;
 pub use isolation::Isolation;
-pub use learned::{Learned, LearnedCost, LearnedCosts};
+pub use learned::Learned;
 pub use limits::Limits;
 pub use member::Member;
 pub use pace::Pacing;
 pub use policies::Capabilities;
 pub use policy::Policy;
-pub use proportional::Proportional;
 pub use request::{
     Dispatch, FilePosition, MIN_DATA_COST, OpKind, Pieces, Request, Rule, ServiceClass, ServiceReport, Target,
 };
 pub use scheduler::Scheduler;
 pub use settings::{
-    Backfill, CostUnit, Deadlines, IocoSettings, PolicyKind, Protection, Settings, Sharing, SharingMode,
-    TwoLevelSettings, WindowOrder,
+    Backfill, Deadlines, IocoSettings, PolicyKind, Protection, Settings, Sharing, SharingMode, TwoLevelSettings,
+    WindowOrder,
 };
 pub use sfq::Sfq;
 pub use slot_cost::SlotCostTable;

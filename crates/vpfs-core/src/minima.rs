@@ -35,8 +35,8 @@ pub(crate) struct Minima {
     due: Order,
     /// The tag of the latest at the top that was preferred.
     clock: VirtualTime,
-    /// Device time that the others may have next.
-    owed_ns: u64,
+    /// Cost that the others may have next.
+    owed: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,11 +63,11 @@ impl Item for Waiting {
 }
 
 impl Minima {
-    /// Of the device time that minima take from others, this part goes to the others after all: minima that exceed
+    /// Of the cost that minima take from others, this part goes to the others after all: minima that exceed
     /// what the storage can give slow others down, but never stop them.
     pub(crate) const OTHERS: u64 = 20;
     /// The others have no claim for longer ago.
-    const OWED_MAX_NS: u64 = 1_000_000_000;
+    const OWED_MAX: u64 = 1_000_000_000;
 
     /// Minima of this kind.
     pub(crate) fn new(kind: TotalKind) -> Self {
@@ -77,7 +77,7 @@ impl Minima {
             waiting: Heap::new(),
             due: Order::default(),
             clock: VirtualTime::ZERO,
-            owed_ns: 0,
+            owed: 0,
         }
     }
 
@@ -139,15 +139,15 @@ impl Minima {
         self.waiting.first().map(|waiting| waiting.at)
     }
 
-    /// Whether it is the turn of the others now, whose next request takes `ns` of device time.
-    pub(crate) fn owes(&self, ns: u64) -> bool {
-        self.owed_ns >= ns.clamp(1, Self::OWED_MAX_NS)
+    /// Whether it is the turn of the others now, whose next request costs so much.
+    pub(crate) fn owes(&self, cost: u64) -> bool {
+        self.owed >= cost.clamp(1, Self::OWED_MAX)
     }
 
-    /// A request with `bytes` is preferred for the sake of this one's minimum, and takes `ns` of device time from the
+    /// A request with `bytes` is preferred for the sake of this one's minimum, and takes `taken` of their cost from the
     /// others.
-    pub(crate) fn on_preferred<E: Queued>(&mut self, queue: &FairQueue<E>, whose: Member, bytes: Bytes, ns: u64) {
-        self.owed_ns = self.owed_ns.saturating_add(ns / Self::OTHERS).min(Self::OWED_MAX_NS);
+    pub(crate) fn on_preferred<E: Queued>(&mut self, queue: &FairQueue<E>, whose: Member, bytes: Bytes, taken: u64) {
+        self.owed = self.owed.saturating_add(taken / Self::OTHERS).min(Self::OWED_MAX);
         let mut at = Some(whose);
         while let Some(member) = at {
             at = self.within(queue, member);
@@ -162,9 +162,9 @@ impl Minima {
         }
     }
 
-    /// A request that takes `ns` goes by shares.
-    pub(crate) fn on_shared(&mut self, ns: u64) {
-        self.owed_ns = self.owed_ns.saturating_sub(ns);
+    /// A request of this cost goes by shares.
+    pub(crate) fn on_shared(&mut self, cost: u64) {
+        self.owed = self.owed.saturating_sub(cost);
     }
 
     /// A request of `app` came, or is no longer queued.
@@ -198,14 +198,19 @@ impl Minima {
         });
     }
 
+    /// Whether an application with a minimum got all of it.
+    pub(crate) fn has_had(&mut self, now: Time, app: AppId) -> bool {
+        self.totals.due(now, app).is_some()
+    }
+
+    /// Whether there is a minimum for an application or a share that it is in.
+    pub(crate) fn is_for<E: Queued>(&self, queue: &FairQueue<E>, app: AppId) -> bool {
+        self.first_with(queue, app).is_some()
+    }
+
     /// Whether a member has requests queued although it has had its minimum.
     pub(crate) fn is_waiting(&self, of: Member) -> bool {
         self.waiting.get(of.owner()).is_some()
-    }
-
-    /// Whether there is a minimum for `app`, or for a share that it is in.
-    pub(crate) fn has<E: Queued>(&self, queue: &FairQueue<E>, app: AppId) -> bool {
-        self.first_with(queue, app).is_some()
     }
 
     fn has_queue(&self, of: Member) -> bool {

@@ -1,4 +1,4 @@
-//! The pace of bulk: what servers measure for it, and what is decided for all of them; see [`crate::proportional`].
+//! The pace of bulk: what servers measure for it, and what is decided for all of them; see [`crate::isolation`].
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -38,12 +38,14 @@ pub struct Measure<K> {
     pub full: f64,
     /// The usual cost of a request of bulk.
     pub usual: f64,
+    /// For so many of the applications there is a minimum.
+    pub minima: f64,
     /// The applications that are there.
     pub apps: Vec<AppMeasure<K>>,
 }
 
 /// What an application did.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AppMeasure<K> {
     /// Which one.
     pub key: K,
@@ -59,6 +61,8 @@ pub struct AppMeasure<K> {
     pub late: f64,
     /// The integral of pending requests over time, in seconds.
     pub waited: f64,
+    /// What it would be if each request took as long as the quickest one in the storage.
+    pub stored: f64,
     /// Requests pending at the end, ...
     pub pending: f64,
     /// ... and how old they are on average, in seconds.
@@ -72,11 +76,13 @@ pub struct AppMeasure<K> {
 impl<K: Copy + Default + PartialEq> Measure<K> {
     /// The same over another name for each application; those that have none are left out.
     pub fn by<L>(&self, name: impl Fn(K) -> Option<L>) -> Measure<L> {
-        let Self { seconds, served, lost, blocked, unwanted, full, usual, .. } = *self;
+        let Self { seconds, served, lost, blocked, unwanted, full, usual, minima, .. } = *self;
         let app = |app: &AppMeasure<K>| {
-            let AppMeasure { weight, footprint, got, done, late, waited, pending, age, longest, clients, .. } = *app;
+            let AppMeasure {
+                weight, footprint, got, done, late, waited, stored, pending, age, longest, clients, ..
+            } = *app;
             let key = name(app.key)?;
-            Some(AppMeasure { key, weight, footprint, got, done, late, waited, pending, age, longest, clients })
+            Some(AppMeasure { key, weight, footprint, got, done, late, waited, stored, pending, age, longest, clients })
         };
         Measure {
             seconds,
@@ -86,6 +92,7 @@ impl<K: Copy + Default + PartialEq> Measure<K> {
             unwanted,
             full,
             usual,
+            minima,
             apps: self.apps.iter().filter_map(app).collect(),
         }
     }
@@ -98,13 +105,14 @@ impl<K: Copy + Default + PartialEq> Measure<K> {
         self.blocked += next.blocked;
         self.unwanted += next.unwanted;
         self.full += next.full;
-        self.usual = next.usual;
+        (self.usual, self.minima) = (next.usual, next.minima);
         for mut app in next.apps {
             match self.apps.iter_mut().find(|of| of.key == app.key) {
                 Some(of) => {
                     app.done += of.done;
                     app.late += of.late;
                     app.waited += of.waited;
+                    app.stored += of.stored;
                     app.longest = app.longest.max(of.longest);
                     *of = app;
                 }
@@ -126,6 +134,7 @@ impl<K: Copy + Default + PartialEq> Measure<K> {
         for of in all {
             servers += 1.0;
             sum.seconds += of.seconds;
+            sum.minima = sum.minima.max(of.minima);
             // Where little is pending, bulk is not slowed down by its pace.
             if largest(of) >= most / 8.0 {
                 with_bulk += 1.0;
@@ -154,6 +163,18 @@ impl<K: Copy + Default + PartialEq> Measure<K> {
     }
 }
 
+impl AppMeasure<u64> {
+    /// Many as if they were one, at the same server.
+    pub(crate) fn of_many(all: &[Self]) -> Self {
+        let none = Self { key: u64::MAX, ..Self::default() };
+        all.iter().fold(none, |mut sum, app| {
+            let (weight, clients) = (sum.weight + app.weight, sum.clients + app.clients);
+            sum.join(app);
+            Self { weight, clients, ..sum }
+        })
+    }
+}
+
 impl<K> AppMeasure<K> {
     /// What the same application did elsewhere at the same time.
     fn join(&mut self, other: &Self) {
@@ -167,6 +188,7 @@ impl<K> AppMeasure<K> {
         self.done += other.done;
         self.late += other.late;
         self.waited += other.waited;
+        self.stored += other.stored;
         self.weight = self.weight.max(other.weight);
         self.longest = self.longest.max(other.longest);
         self.clients = self.clients.max(other.clients);
@@ -188,11 +210,21 @@ pub struct Decision<K> {
     pub largest: f64,
     /// Applications that are bulk, in order.
     pub bulk: Vec<K>,
+    /// Those that are not, in order. Of any other one, nothing is decided yet.
+    pub interactive: Vec<K>,
 }
 
 impl<K> Default for Decision<K> {
     fn default() -> Self {
-        Self { pace: Pace::Free, wide: 1.0, most: 0.0, best: 0.0, largest: 0.0, bulk: Vec::new() }
+        Self {
+            pace: Pace::Free,
+            wide: 1.0,
+            most: 0.0,
+            best: 0.0,
+            largest: 0.0,
+            bulk: Vec::new(),
+            interactive: Vec::new(),
+        }
     }
 }
 

@@ -9,7 +9,6 @@ use crate::engine::Engine;
 use crate::fifo::Fifo;
 use crate::ioco::Ioco;
 use crate::isolation::Isolation;
-use crate::proportional::Proportional;
 use crate::request::{OpKind, ServiceClass};
 use crate::settings::{Deadlines, PolicyKind, Settings, SharingMode};
 use crate::sfq::Sfq;
@@ -46,7 +45,7 @@ impl Row {
     }
 }
 
-const TABLE: [Row; 7] = [
+const TABLE: [Row; 6] = [
     Row::new(PolicyKind::Fifo, "fifo", |_, events| Box::new(Fifo::new(events))),
     Row {
         shares: true,
@@ -77,15 +76,8 @@ const TABLE: [Row; 7] = [
         // Bulk may wait for an interactive application.
         work_conserving: false,
         shares: true,
-        ..Row::new(PolicyKind::Isolation, "isolation", |settings, events| Box::new(Isolation::of(settings, events)))
-    },
-    Row {
-        work_conserving: false,
-        shares: true,
         one_pace: true,
-        ..Row::new(PolicyKind::Proportional, "proportional", |settings, events| {
-            Box::new(Proportional::of(settings, events))
-        })
+        ..Row::new(PolicyKind::Isolation, "isolation", |settings, events| Box::new(Isolation::of(settings, events)))
     },
 ];
 
@@ -145,7 +137,7 @@ impl PolicyKind {
 
     /// Whether it keeps the minimum of each application that has one.
     pub fn keeps_minima(self) -> bool {
-        matches!(self, Self::Isolation | Self::Proportional)
+        self == Self::Isolation
     }
 
     /// Whether it keeps a rate and a deadline for each application that has a target.

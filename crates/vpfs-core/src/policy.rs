@@ -159,9 +159,9 @@ impl Policy {
         self.data.limits()
     }
 
-    /// `app`, which has had no request yet, was one of [`LearnedCosts::bulk_flows`](crate::LearnedCosts::bulk_flows).
-    pub fn remember_bulk(&mut self, app: AppId) {
-        self.data.remember_bulk(app);
+    /// The applications that go at the pace of bulk, in order.
+    pub fn bulk(&self) -> &[AppId] {
+        self.data.bulk()
     }
 
     /// Changes to other settings; see the [module](self) for what is kept. Drain dispatches afterwards, as after any

@@ -1,14 +1,12 @@
 //! What service at other servers would cost here.
 //!
-//! Servers report bytes, not device time: how long a request takes is known only where storage is saturated, and an
-//! application is often limited by the servers that it shares with others. So it is charged for service elsewhere what
-//! that would have cost here, as if its requests revealed it by their layout.
+//! Servers report bytes, but an access costs more than its bytes. So an application is charged for service elsewhere
+//! what that would have cost here, as if its requests revealed it by their layout.
 
 use alloc::vec::Vec;
 
 use crate::app_policy::ShareId;
 use crate::request::ServiceClass;
-use crate::settings::CostUnit;
 use crate::units::{AppId, Bytes};
 
 /// The recent price of each application's requests, and of those in each share, by class.
@@ -49,16 +47,7 @@ impl Prices {
 
     /// What `bytes` of service elsewhere cost here: by the price of the application, or of its share, or by a guess if
     /// neither has been here yet. O(1).
-    pub(crate) fn here(
-        &self,
-        (app, share): (Option<AppId>, Option<ShareId>),
-        class: ServiceClass,
-        bytes: i64,
-        unit: CostUnit,
-    ) -> i64 {
-        if unit == CostUnit::Bytes {
-            return bytes;
-        }
+    pub(crate) fn here(&self, (app, share): (Option<AppId>, Option<ShareId>), class: ServiceClass, bytes: i64) -> i64 {
         let of = |prices: &[[Price; 2]], number: Option<usize>| {
             prices.get(number?).map(|prices| prices[index(class)]).filter(|price| price.bytes > 0)
         };
@@ -95,15 +84,14 @@ mod tests {
         let mut prices = Prices::new(10, 1);
         let share = Some(ShareId(0));
         prices.note((AppId(1), share), ServiceClass::Data, Bytes(300), Bytes(100));
-        let here = |app, class, bytes| prices.here((Some(AppId(app)), None), class, bytes, CostUnit::DeviceTime);
+        let here = |app, class, bytes| prices.here((Some(AppId(app)), None), class, bytes);
         assert_eq!(here(1, ServiceClass::Data, 50), 150);
         assert_eq!(here(1, ServiceClass::Data, -50), -150, "refunds too");
         assert_eq!(here(1, ServiceClass::Metadata, 2), 20, "a guess");
         assert_eq!(here(7, ServiceClass::Data, 2), 20, "a guess");
         assert_eq!(here(1, ServiceClass::Data, i64::MAX), i64::MAX);
-        assert_eq!(prices.here((Some(AppId(1)), None), ServiceClass::Data, 50, CostUnit::Bytes), 50);
         for app in [None, Some(AppId(7))] {
-            assert_eq!(prices.here((app, share), ServiceClass::Data, 50, CostUnit::DeviceTime), 150, "its share's");
+            assert_eq!(prices.here((app, share), ServiceClass::Data, 50), 150, "its share's");
         }
     }
 }

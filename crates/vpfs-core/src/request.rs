@@ -121,15 +121,13 @@ pub enum Rule {
     Cap,
     /// The pace of bulk, or the bound on it: room for applications that ask for less than their share.
     Pace,
-    /// Another application goes alone for a moment, because nobody knows yet what its requests cost.
-    Cost,
     /// The minimum of another application.
     Minimum,
 }
 
 impl Rule {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 5] = [Self::Share, Self::Cap, Self::Pace, Self::Cost, Self::Minimum];
+    pub const ALL: [Self; 4] = [Self::Share, Self::Cap, Self::Pace, Self::Minimum];
 
     /// Its name in reports.
     pub const fn name(self) -> &'static str {
@@ -137,7 +135,6 @@ impl Rule {
             Self::Share => "share",
             Self::Cap => "cap",
             Self::Pace => "pace",
-            Self::Cost => "cost",
             Self::Minimum => "minimum",
         }
     }

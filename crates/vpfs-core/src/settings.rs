@@ -1,9 +1,8 @@
 //! What a [`Policy`](crate::Policy) is made from.
 
-use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::request::OpKind;
+use crate::constants::Constants;
 use crate::slot_cost::SlotCostTable;
 use crate::units::{Bytes, Depth};
 
@@ -20,10 +19,8 @@ pub enum PolicyKind {
     TwoLevel,
     /// One application after another in windows of time, in the same order at all servers: [`Ioco`](crate::Ioco).
     Ioco,
-    /// Shares of device time, and no delays for applications that ask for less: [`Isolation`](crate::Isolation).
+    /// Bulk at the rate that is worth most to all: [`Isolation`](crate::Isolation).
     Isolation,
-    /// Bulk at the rate that is worth most to all: [`Proportional`](crate::Proportional).
-    Proportional,
 }
 
 /// What a [`Policy`](crate::Policy) is made from. Each policy uses the settings that it needs and ignores the rest.
@@ -47,12 +44,10 @@ pub struct Settings {
     pub ioco: IocoSettings,
     /// SFQ(D) and SFQ(D)+ find depth and slot costs from completions, starting from `depth` and `slot_costs`.
     pub adaptive: bool,
-    /// The unit of the costs that isolation shares by weight.
-    pub cost_unit: CostUnit,
-    /// What one percent of an interactive application is worth under `proportional`.
+    /// What one percent of an interactive application is worth under isolation.
     pub protection: Protection,
-    /// How much of the storage's time requests take, if that was measured: where isolation starts learning.
-    pub device_times: Vec<DeviceTime>,
+    /// Of the law of isolation.
+    pub constants: Constants,
 }
 
 impl Settings {
@@ -68,22 +63,10 @@ impl Settings {
             two_level: TwoLevelSettings::default(),
             ioco: IocoSettings::default(),
             adaptive: false,
-            cost_unit: CostUnit::default(),
             protection: Protection::default(),
-            device_times: Vec::new(),
+            constants: Constants::DEFAULT,
         }
     }
-}
-
-/// The unit in which applications are charged and share by weight.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CostUnit {
-    /// The storage's time that a request takes, learned online. Beyond the papers: an application that makes the
-    /// storage seek pays for it.
-    #[default]
-    DeviceTime,
-    /// Bytes, as in the papers.
-    Bytes,
 }
 
 /// How much bulk gives up for interactive applications.
@@ -104,17 +87,6 @@ impl Protection {
             Self::Strong => 2.0,
         }
     }
-}
-
-/// How much of the storage's time one kind of request takes while the storage is saturated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeviceTime {
-    /// Reads or writes.
-    pub op: OpKind,
-    /// Bytes of each; sizes that were not measured are extrapolated from the nearest one.
-    pub size: Bytes,
-    /// How long the storage could have served no other request.
-    pub time: Duration,
 }
 
 /// Which requests may be backfilled past a blocked one, in at most as many slots as that one needs [vPFS+ §III-C].

@@ -363,23 +363,35 @@ fn encode_pace(message: &PaceMessage, out: &mut Vec<u8>) {
     let start = out.len();
     match message {
         PaceMessage::Measured { number, best, most, measure } => {
-            let Measure { seconds, served, lost, blocked, unwanted, full, usual, ref apps } = *measure;
+            let Measure { seconds, served, lost, blocked, unwanted, full, usual, minima, ref apps } = *measure;
             out.push(pace_kind::MEASURED);
             put_u32(out, *number);
-            [*best, *most, seconds, served, lost, blocked, unwanted, full, usual]
+            [*best, *most, seconds, served, lost, blocked, unwanted, full, usual, minima]
                 .into_iter()
                 .for_each(|value| put_value(out, value));
             put_count(out, apps.len());
             for app in apps {
-                let AppMeasure { key, weight, footprint, got, done, late, waited, pending, age, longest, clients } =
-                    *app;
+                let AppMeasure {
+                    key,
+                    weight,
+                    footprint,
+                    got,
+                    done,
+                    late,
+                    waited,
+                    stored,
+                    pending,
+                    age,
+                    longest,
+                    clients,
+                } = *app;
                 put_u64(out, key.0);
-                let values = [weight, footprint, got, done, late, waited, pending, age, longest, clients];
+                let values = [weight, footprint, got, done, late, waited, stored, pending, age, longest, clients];
                 values.into_iter().for_each(|value| put_value(out, value));
             }
         }
         PaceMessage::Decided { number, decision } => {
-            let Decision { pace, wide, most, best, largest, ref bulk } = *decision;
+            let Decision { pace, wide, most, best, largest, ref bulk, ref interactive } = *decision;
             let (kind, rate) = match pace {
                 Pace::Free => (pace_kind::FREE, 0.0),
                 Pace::First => (pace_kind::FIRST, 0.0),
@@ -388,8 +400,10 @@ fn encode_pace(message: &PaceMessage, out: &mut Vec<u8>) {
             out.push(kind);
             put_u32(out, *number);
             [rate, wide, most, best, largest].into_iter().for_each(|value| put_value(out, value));
-            put_count(out, bulk.len());
-            bulk.iter().for_each(|key| put_u64(out, key.0));
+            for keys in [bulk, interactive] {
+                put_count(out, keys.len());
+                keys.iter().for_each(|key| put_u64(out, key.0));
+            }
         }
     }
     debug_assert_eq!(out.len() - start, message.encoded_len());
@@ -399,14 +413,14 @@ fn decode_pace(fields: &mut Fields<'_>) -> Result<PaceMessage, WireError> {
     let kind = fields.u8()?;
     let number = fields.u32()?;
     if kind == pace_kind::MEASURED {
-        let [best, most, seconds, served, lost, blocked, unwanted, full, usual] = values(fields)?;
+        let [best, most, seconds, served, lost, blocked, unwanted, full, usual, minima] = values(fields)?;
         let apps = (0..count(fields, PaceMessage::APP_LEN)?).map(|_| {
             let key = FlowKey(fields.u64()?);
-            let [weight, footprint, got, done, late, waited, pending, age, longest, clients] = values(fields)?;
-            Ok(AppMeasure { key, weight, footprint, got, done, late, waited, pending, age, longest, clients })
+            let [weight, footprint, got, done, late, waited, stored, pending, age, longest, clients] = values(fields)?;
+            Ok(AppMeasure { key, weight, footprint, got, done, late, waited, stored, pending, age, longest, clients })
         });
         let apps = apps.collect::<Result<_, WireError>>()?;
-        let measure = Measure { seconds, served, lost, blocked, unwanted, full, usual, apps };
+        let measure = Measure { seconds, served, lost, blocked, unwanted, full, usual, minima, apps };
         return Ok(PaceMessage::Measured { number, best, most, measure });
     }
     let [rate, wide, most, best, largest] = values(fields)?;
@@ -416,9 +430,12 @@ fn decode_pace(fields: &mut Fields<'_>) -> Result<PaceMessage, WireError> {
         pace_kind::RATE => Pace::At(rate),
         _ => return Err(WireError::Value("a message about the pace of bulk is of an unknown kind")),
     };
-    let keys = (0..count(fields, PaceMessage::KEY_LEN)?).map(|_| Ok(FlowKey(fields.u64()?)));
-    let bulk = keys.collect::<Result<_, WireError>>()?;
-    Ok(PaceMessage::Decided { number, decision: Decision { pace, wide, most, best, largest, bulk } })
+    let (bulk, interactive) = (keys(fields)?, keys(fields)?);
+    Ok(PaceMessage::Decided { number, decision: Decision { pace, wide, most, best, largest, bulk, interactive } })
+}
+
+fn keys(fields: &mut Fields<'_>) -> Result<Vec<FlowKey>, WireError> {
+    (0..count(fields, PaceMessage::KEY_LEN)?).map(|_| Ok(FlowKey(fields.u64()?))).collect()
 }
 
 /// What is not a number, or negative, is 0.

@@ -116,12 +116,6 @@ impl<W> Node<W> {
         self.scheduler.remember(now, learned);
     }
 
-    /// `app`, which has had no request yet, was one of [`vpfs_core::LearnedCosts::bulk_flows`]: for drivers in which
-    /// the numbers of applications are others after a restart.
-    pub fn remember_bulk(&mut self, app: AppId) {
-        self.scheduler.remember_bulk(app);
-    }
-
     /// Changes policy and costs; no queued or dispatched request is lost.
     pub fn reconfigure(&mut self, now: Time, settings: &NodeSettings) {
         self.peer_settings = settings.peers.clone().map(Box::new);
@@ -571,7 +565,7 @@ impl<W> Node<W> {
         Snapshot {
             at: now,
             policy: self.settings().kind,
-            learned: self.learned(now),
+            bulk: self.scheduler.bulk().to_vec(),
             limits: self.scheduler.limits(),
             queued: self.queued(),
             outstanding: self.outstanding(),

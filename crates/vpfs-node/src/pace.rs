@@ -13,8 +13,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use vpfs_core::isolation::Decider;
 use vpfs_core::pace::{AppMeasure, Decision, Measure, SHARED_TICK};
-use vpfs_core::proportional::Decider;
 use vpfs_core::{AppId, Policy, ServerId, Time};
 
 use crate::coordination::FlowKey;
@@ -51,17 +51,19 @@ impl PaceMessage {
     pub fn encoded_len(&self) -> usize {
         match self {
             Self::Measured { measure, .. } => Self::MEASURED_LEN + measure.apps.len() * Self::APP_LEN,
-            Self::Decided { decision, .. } => Self::DECIDED_LEN + decision.bulk.len() * Self::KEY_LEN,
+            Self::Decided { decision, .. } => {
+                Self::DECIDED_LEN + (decision.bulk.len() + decision.interactive.len()) * Self::KEY_LEN
+            }
         }
     }
 
     /// Bytes of a measure without applications, ...
-    pub const MEASURED_LEN: usize = 1 + 4 + 9 * 4 + 1;
+    pub const MEASURED_LEN: usize = 1 + 4 + 10 * 4 + 1;
     /// ... of an application in it, ...
-    pub const APP_LEN: usize = 8 + 10 * 4;
+    pub const APP_LEN: usize = 8 + 11 * 4;
     /// ... of a decision without bulk, ...
-    pub const DECIDED_LEN: usize = 1 + 4 + 5 * 4 + 1;
-    /// ... and of an application that is bulk.
+    pub const DECIDED_LEN: usize = 1 + 4 + 5 * 4 + 1 + 1;
+    /// ... and of an application in it.
     pub const KEY_LEN: usize = 8;
 }
 
@@ -84,6 +86,8 @@ pub(crate) struct Pace {
     heard: BTreeMap<ServerId, Time>,
     /// When all were told.
     told_at: Time,
+    told_largest: f64,
+    told_interactive: Vec<FlowKey>,
     others: Vec<ServerId>,
     outgoing: VecDeque<(ServerId, PaceMessage)>,
 }
@@ -104,6 +108,8 @@ impl Pace {
             decide_by: Time::ZERO,
             heard: BTreeMap::new(),
             told_at: Time::ZERO,
+            told_largest: 0.0,
+            told_interactive: Vec::new(),
             others: Vec::new(),
             outgoing: VecDeque::new(),
         }
@@ -127,7 +133,8 @@ impl Pace {
         self.decide_at = None;
         if leader == Some(self.me) {
             let Decision { best, most, .. } = self.decision;
-            self.decider = Some(Decider::knowing(best, most, scheduler.settings().protection));
+            self.decider =
+                Some(Decider::knowing(scheduler.settings().constants, best, most, scheduler.settings().protection));
             self.renumber(now);
         }
     }
@@ -137,6 +144,13 @@ impl Pace {
         self.told_at = now;
         self.number = self.number.wrapping_add(1).max(1);
         self.measured.clear();
+        self.tell();
+    }
+
+    /// What was measured before still counts.
+    fn tell(&mut self) {
+        self.told_largest = self.decision.largest;
+        self.told_interactive.clone_from(&self.decision.interactive);
         for &other in &self.others {
             self.outgoing.push_back((other, self.decided()));
         }
@@ -199,17 +213,22 @@ impl Pace {
         }
         let Some(decider) = self.decider.as_mut().filter(|_| !self.measured.is_empty()) else { return };
         decider.set_protection(scheduler.settings().protection);
-        let decision = decider.decide(&Measure::of_all(self.measured.values()));
+        let decision = decider.decide(&largest(Measure::of_all(self.measured.values())));
         self.measured.clear();
         self.decide_in(now, SHARED_TICK);
         let Decision { pace, wide, ref bulk, .. } = decision;
-        let is_new = (pace, wide, bulk) != (self.decision.pace, self.decision.wide, &self.decision.bulk);
+        let is_new = (pace, wide, bulk) != (self.decision.pace, self.decision.wide, &self.decision.bulk)
+            || !(0.5..=2.0).contains(&(decision.largest / self.told_largest));
+        let is_told = |app: &FlowKey| self.told_interactive.binary_search(app).is_ok();
+        let all_told = decision.interactive.iter().all(is_told);
         self.decision = decision;
         if let Some(pacing) = scheduler.pacing() {
             pacing.follow(now, local(&self.decision, flows));
         }
         if is_new {
             self.renumber(now);
+        } else if !all_told {
+            self.tell();
         }
     }
 
@@ -228,7 +247,8 @@ impl Pace {
                 let Some(decider) = self.decider.as_mut().filter(|_| self.others.contains(&from)) else { return };
                 if self.decision.best == 0.0 && *best > 0.0 {
                     // This one has just started.
-                    *decider = Decider::knowing(*best, *most, scheduler.settings().protection);
+                    *decider =
+                        Decider::knowing(scheduler.settings().constants, *best, *most, scheduler.settings().protection);
                     (self.decision.best, self.decision.most) = (*best, *most);
                 }
                 if *number == self.number {
@@ -268,7 +288,11 @@ impl Pace {
 
 /// By the names that all servers know; of the applications with most pending, if there are many.
 fn named(measure: &Measure<AppId>, flows: &Flows) -> Measure<FlowKey> {
-    let mut measure = measure.by(|app| flows.key(app));
+    largest(measure.by(|app| flows.key(app)))
+}
+
+/// Of as many applications as fit into a message.
+fn largest(mut measure: Measure<FlowKey>) -> Measure<FlowKey> {
     let footprint = |app: &AppMeasure<FlowKey>| app.footprint;
     measure.apps.sort_by(|one, other| footprint(other).total_cmp(&footprint(one)));
     measure.apps.truncate(PaceMessage::APPS);
@@ -276,8 +300,11 @@ fn named(measure: &Measure<AppId>, flows: &Flows) -> Measure<FlowKey> {
 }
 
 fn local(decision: &Decision<FlowKey>, flows: &Flows) -> Decision<AppId> {
-    let Decision { pace, wide, most, best, largest, ref bulk } = *decision;
-    let mut bulk: Vec<AppId> = bulk.iter().filter_map(|key| flows.app(*key)).collect();
-    bulk.sort_unstable();
-    Decision { pace, wide, most, best, largest, bulk }
+    let Decision { pace, wide, most, best, largest, ref bulk, ref interactive } = *decision;
+    let [bulk, interactive] = [bulk, interactive].map(|keys| {
+        let mut apps: Vec<AppId> = keys.iter().filter_map(|key| flows.app(*key)).collect();
+        apps.sort_unstable();
+        apps
+    });
+    Decision { pace, wide, most, best, largest, bulk, interactive }
 }

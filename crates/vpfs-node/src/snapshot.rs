@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use vpfs_core::{AppId, Learned, Limits, PolicyKind, Time};
+use vpfs_core::{AppId, Limits, PolicyKind, Time};
 
 use crate::accounts::{Activity, AppAccount};
 use crate::peers::PeerService;
@@ -15,8 +15,8 @@ pub struct Snapshot {
     pub at: Time,
     /// The policy in force.
     pub policy: PolicyKind,
-    /// What the policy has learned: costs, and which applications are bulk; `None` for policies that learn nothing.
-    pub learned: Option<Learned>,
+    /// The applications that go at the pace of bulk, in order.
+    pub bulk: Vec<AppId>,
     /// What limits the work in the storage now.
     pub limits: Limits,
     /// Requests that wait.

@@ -7,7 +7,7 @@ use vpfs_core::slot_cost::SizeClass;
 use vpfs_core::{Bytes, OpKind, SlotCost};
 
 use crate::Measurements;
-use crate::fit::{Measurement, OpFit, SizeFit, StorageFit};
+use crate::fit::{Measurement, StorageFit};
 
 /// The `[scheduler]` table of a configuration, with exactly the keys that depth and slot costs have there.
 pub fn to_toml(fit: &StorageFit, measured: &str) -> String {
@@ -24,30 +24,7 @@ pub fn to_toml(fit: &StorageFit, measured: &str) -> String {
     // Writing to a string does not fail.
     let _ = writeln!(text, "small_threshold = \"{}\"\nslot_cost = [", size(small));
     lines.iter().for_each(|line| text.push_str(line));
-    text + "]\ndevice_time = [\n" + &device_times(fit) + "]\n"
-}
-
-/// One row for each measured size; it applies to reads and writes if only one of them was measured or both have the
-/// same result.
-fn device_times(fit: &StorageFit) -> String {
-    let rows = |op, fit: &OpFit| fit.sizes.iter().map(|one| device_time(op, one)).collect::<String>();
-    match (&fit.reads, &fit.writes) {
-        (Some(reads), Some(writes)) if rows("", reads) != rows("", writes) => {
-            rows("op = \"read\", ", reads) + &rows("op = \"write\", ", writes)
-        }
-        (Some(fit), _) | (None, Some(fit)) => rows("", fit),
-        (None, None) => String::new(),
-    }
-}
-
-/// On saturated storage, the slope of the latency is the device time of an access.
-fn device_time(op: &str, fit: &SizeFit) -> String {
-    let time = match fit.slope_ns {
-        nanos if nanos >= 1e6 => format!("{:.1}ms", nanos / 1e6),
-        nanos if nanos >= 1e3 => format!("{:.1}us", nanos / 1e3),
-        nanos => format!("{:.0}ns", nanos.max(1.0)),
-    };
-    format!("    {{ {op}size = \"{}\", time = \"{time}\" }},\n", size(fit.size))
+    text + "]\n"
 }
 
 /// A configuration without rows selects the paper's slot costs, so always write at least one.

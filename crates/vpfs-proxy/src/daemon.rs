@@ -132,7 +132,7 @@ impl Daemon {
         let prepared = prepared.map(|prepared| (prepared, outbox.open_remote()));
         let gate = |&server| Arc::new(Gate::new(clock.clone(), server, outbox.clone(), &config, &apps));
         let gates: Vec<Arc<Gate>> = servers.iter().map(gate).collect();
-        remember(&gates, &config, &apps, inheritance.as_deref(), &environment.state);
+        remember(&gates, &config, inheritance.as_deref(), &environment.state);
         warn_of_other_processes(&config, servers);
         let permits = Arc::new(ConnectionPermits::new(config.limits.connections));
         descriptors::provide(config.limits.connections);
@@ -318,8 +318,8 @@ impl Daemon {
         for (app, totals) in self.totals_of(&snapshots) {
             log_totals(&app, &totals);
         }
-        for (gate, Snapshot { learned, limits, .. }) in self.shared.gates.iter().zip(&snapshots) {
-            tracing::debug!(server = gate.server().0, ?limits, ?learned, "learned");
+        for (gate, Snapshot { bulk, limits, .. }) in self.shared.gates.iter().zip(&snapshots) {
+            tracing::debug!(server = gate.server().0, ?limits, ?bulk, "limits");
         }
         cut_off
     }
@@ -386,20 +386,14 @@ impl Drop for Daemon {
 }
 
 /// Gives each gate what was learned in front of its server: by the predecessor, otherwise by an earlier process.
-fn remember(
-    gates: &[Arc<Gate>],
-    config: &Config,
-    apps: &AppTable,
-    inheritance: Option<&Inheritance>,
-    state: &StateDir,
-) {
+fn remember(gates: &[Arc<Gate>], config: &Config, inheritance: Option<&Inheritance>, state: &StateDir) {
     for gate in gates {
         let server = &config.servers[gate.server().index()];
         let inherited = inheritance.and_then(|inheritance| inheritance.learned(&server.name)).map(<[u8]>::to_vec);
         let content = inherited.or_else(|| learned::read(state, &server.name));
         let known = content.and_then(|content| learned::parse(&content, &server.name, &server.address.to_string()));
         if let Some(known) = known {
-            gate.remember(&known, apps);
+            gate.remember(&known);
         }
     }
 }
@@ -773,9 +767,7 @@ impl Keeper {
     pub(crate) fn contents(&self) -> Vec<(String, String)> {
         let of = |(gate, (name, address)): (&Arc<Gate>, &(String, String))| {
             let learned = gate.learned()?;
-            let apps = self.shared.apps();
-            let known = Known::of(address.clone(), &learned, |app| Some(apps.get(app)?.name.clone()));
-            Some((name.clone(), content(known)))
+            Some((name.clone(), content(Known::of(address.clone(), &learned))))
         };
         self.shared.gates.iter().zip(&*self.servers).filter_map(of).collect()
     }

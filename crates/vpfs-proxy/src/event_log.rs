@@ -70,11 +70,8 @@ impl Kinds {
 pub(crate) fn is_important(event: &Event) -> bool {
     matches!(
         event,
-        Event::Scheduler(
-            SchedulerEvent::LatencyMissed { .. }
-                | SchedulerEvent::KindChanged { .. }
-                | SchedulerEvent::CostsMeasured { .. }
-        ) | Event::Coordination(CoordinationEvent::StepRefused { .. })
+        Event::Scheduler(SchedulerEvent::LatencyMissed { .. } | SchedulerEvent::KindChanged { .. })
+            | Event::Coordination(CoordinationEvent::StepRefused { .. })
     )
 }
 
@@ -108,11 +105,6 @@ impl EventLog {
                 "a promised latency cannot be kept; promise what is possible, or see the cause"
             ),
             Event::Scheduler(SchedulerEvent::KindChanged { app, bulk }) => self.note_kind(at, app, bulk),
-            Event::Scheduler(SchedulerEvent::CostsMeasured { changed }) => {
-                if let Some(suppressed) = self.due(Kind::Costs, at) {
-                    tracing::info!(server, changed, suppressed, "measured what requests cost");
-                }
-            }
             Event::Coordination(CoordinationEvent::StepRefused { peer, bytes, .. }) => {
                 if let Some(suppressed) = self.due(Kind::Violation, at) {
                     tracing::warn!(
@@ -235,8 +227,6 @@ pub(crate) enum Kind {
     TooManyConnections,
     /// A client that kept the storage waiting.
     Released,
-    /// What requests cost was measured.
-    Costs,
 }
 
 /// The lines about one peer. Holds an entry for each kind of failure that occurred.

@@ -43,8 +43,6 @@ struct State {
     /// The server's own host limits it.
     is_limited_there: bool,
     timer: Option<Time>,
-    /// Applications that were bulk before a restart, and have not appeared since.
-    awaited: Vec<String>,
 }
 
 /// What waits for a request's dispatch.
@@ -110,7 +108,7 @@ impl Gate {
         let now = clock.now();
         let node = Node::new(now, server, &node_settings(config, now));
         let unstored = unstored(config, server);
-        let state = State { node, unstored, is_limited_there: false, timer: None, awaited: Vec::new() };
+        let state = State { node, unstored, is_limited_there: false, timer: None };
         let gate = Self {
             clock,
             server,
@@ -140,17 +138,9 @@ impl Gate {
     }
 
     /// Continues from what an earlier process learned; call before the first request.
-    pub(crate) fn remember(&self, known: &Known, apps: &AppTable) {
+    pub(crate) fn remember(&self, known: &Known) {
         let Some(learned) = known.learned() else { return };
-        self.with(|state, now| {
-            state.node.remember(now, &learned);
-            for name in &known.bulk {
-                match apps.find(name) {
-                    Some(app) => state.node.remember_bulk(app),
-                    None => state.awaited.push(name.clone()),
-                }
-            }
-        });
+        self.with(|state, now| state.node.remember(now, &learned));
     }
 
     /// Enqueues an operation; its mailbox, which may be the caller's own, receives the dispatch.
@@ -257,13 +247,7 @@ impl Gate {
         self.events.set_app(app, entry);
         let share = entry.share.as_ref().map(|place| NamedShare::new(&place.path, place.weight));
         let name = AppName { name: &entry.name, share };
-        self.with(|state, now| {
-            state.node.set_app(now, app, name, &entry.policy);
-            if let Some(index) = state.awaited.iter().position(|awaited| *awaited == entry.name) {
-                state.awaited.swap_remove(index);
-                state.node.remember_bulk(app);
-            }
-        });
+        self.with(|state, now| state.node.set_app(now, app, name, &entry.policy));
     }
 
     /// Whether an application has no request here.

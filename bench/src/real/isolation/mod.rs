@@ -68,6 +68,11 @@ pub(crate) struct Options {
     /// The policy of the random cases
     #[arg(long, value_name = "NAME", default_value = "isolation", requires = "random", value_parser = policy)]
     policy: PolicyKind,
+
+    /// Of the random cases, print what halving and doubling each constant of the law does; with a NAME only those whose
+    /// names begin with it
+    #[arg(long, value_name = "NAME", requires = "random", num_args = 0..=1, default_missing_value = "")]
+    constants: Option<String>,
 }
 
 fn policy(name: &str) -> Result<PolicyKind, String> {
@@ -102,7 +107,6 @@ impl Setting {
         let with = |name: &str, lines: Lines| Self { name: name.to_owned(), config: Some(lines) };
         let ending = |rest: &str| Lines { rest: rest.to_owned(), ..Lines::default() };
         let mut all = vec![Self { name: "no vpfs".to_owned(), config: None }, with("isolation", Lines::default())];
-        all.push(with("proportional", ending("[scheduler]\npolicy = \"proportional\"\n")));
         // No disk is behind it, so that only the proxy is left to limit anything.
         all.push(with("isolation, filer", Lines { server: "data = \"/proc\"", ..Lines::default() }));
         all.extend(write_back.iter().map(String::as_str).chain(["off"]).map(|value| {
@@ -143,7 +147,7 @@ fn peak<E>([mut low, mut high]: [u32; 2], step: u32, mut of: impl FnMut(u32) -> 
 #[expect(clippy::print_stdout, reason = "it is what the program is for")]
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     if let Some(cases) = options.random {
-        return gym::run(options.policy, cases, options.seed);
+        return gym::run(options.policy, cases, options.seed, options.constants.as_deref());
     }
     let program = target::program(options.vpfs.as_deref())?;
     let mut results = Vec::new();

@@ -10,23 +10,8 @@ pub(crate) const SOCKETS: &str = "/run/vpfs";
 
 /// Every section of the file, in the order of the manual.
 pub const SECTIONS: &[&Section] = &[
-    &SERVER,
-    &LISTENER,
-    &SCHEDULER,
-    &SLOT_COST,
-    &DEVICE_TIME,
-    &APPS,
-    &SHARE,
-    &APP,
-    &MATCH,
-    &OWNER,
-    &PEERS,
-    &METRICS,
-    &WEB,
-    &HISTORY,
-    &TRUST,
-    &LIMITS,
-    &LOG,
+    &SERVER, &LISTENER, &SCHEDULER, &SLOT_COST, &APPS, &SHARE, &APP, &MATCH, &OWNER, &PEERS, &METRICS, &WEB, &HISTORY,
+    &TRUST, &LIMITS, &LOG,
 ];
 
 /// The file itself.
@@ -55,8 +40,7 @@ pub(crate) const ROOT: Section = Section {
 
 const ADDRESS: Kind = Kind::Text("an address such as \"tcp://10.0.0.1:3334\"");
 
-const SHARING: &[PolicyKind] =
-    &[PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::Isolation, PolicyKind::Proportional];
+const SHARING: &[PolicyKind] = &[PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::Isolation];
 
 const SLOTS: &[PolicyKind] = &[PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::TwoLevel, PolicyKind::Ioco];
 
@@ -65,10 +49,6 @@ const ADAPTING: &[PolicyKind] = &[PolicyKind::SfqD, PolicyKind::SfqDPlus];
 const SFQ_D_PLUS: &[PolicyKind] = &[PolicyKind::SfqDPlus];
 
 const IOCO: &[PolicyKind] = &[PolicyKind::Ioco];
-
-const PROPORTIONAL: &[PolicyKind] = &[PolicyKind::Proportional];
-
-const DEVICE_TIME_POLICIES: &[PolicyKind] = &[PolicyKind::Isolation, PolicyKind::TwoLevel];
 
 pub(crate) const SERVER: Section = Section {
     name: "server",
@@ -137,10 +117,9 @@ pub(crate) const SCHEDULER: Section = Section {
             "policy",
             Kind::Choice(&PolicyKind::NAMES),
             "[Which policy?](guide/policies.md) `isolation` needs no tuning: small users are protected, the \
-             others share the storage's time by weight. `fifo` keeps the order of arrival. `sfq-d` shares by \
+             others share by weight. `fifo` keeps the order of arrival. `sfq-d` shares by \
              weight. `sfq-d-plus` also counts the load of large requests. `two-level` keeps deadlines. `ioco` \
-             serves application after application in each `window`. `proportional` is an experiment for single servers: \
-             large applications go at the rate where one percent more for them costs the others one percent.",
+             serves application after application in each `window`.",
         )
         .default("isolation")
         .paper("vPFS+ §III; Two-level; IOCO §3"),
@@ -154,8 +133,7 @@ pub(crate) const SCHEDULER: Section = Section {
         Tunable::new(
             "profile",
             Kind::Text("a file written by `vpfs profile`, relative to this one"),
-            "A file of `vpfs profile` with `depth`, `small_threshold`, `slot_cost` and `device_time`, unless \
-             they are set here.",
+            "A file of `vpfs profile` with `depth`, `small_threshold` and `slot_cost`, unless they are set here.",
         )
         .absent_means("no profile")
         .paper("vPFS+ §III-B"),
@@ -177,19 +155,11 @@ pub(crate) const SCHEDULER: Section = Section {
         .default("bounded")
         .paper("vPFS+ §III-C"),
         Tunable::new(
-            "cost",
-            Kind::Choice(&["device-time", "bytes"]),
-            "What is shared: `device-time`, learned at runtime, so that an application that makes the storage \
-             seek pays for it; or `bytes`.",
-        )
-        .used_by(DEVICE_TIME_POLICIES)
-        .default("device-time"),
-        Tunable::new(
             "protection",
             Kind::Choice(&["balanced", "strong"]),
             "What 1 % for an interactive application is worth to bulk: 1 % of its weight's part, or 2 %.",
         )
-        .used_by(PROPORTIONAL)
+        .used_by(ISOLATION)
         .default("balanced"),
         Tunable::new(
             "sharing",
@@ -277,7 +247,6 @@ pub(crate) const SCHEDULER: Section = Section {
             .absent_means("unknown")
             .range("1B/s", "1PB/s"),
         SLOT_COSTS,
-        DEVICE_TIMES,
     ],
 };
 
@@ -303,14 +272,6 @@ const SLOT_COSTS: Tunable = Tunable::new(
 .absent_means("the paper's storage: 2 slots up to 512KiB, 3 up to 1MiB, 5 above")
 .paper("vPFS+ §III-B");
 
-const DEVICE_TIMES: Tunable = Tunable::new(
-    "device_time",
-    Kind::List("a list such as [{ op = \"write\", size = \"1MiB\", time = \"70ms\" }]"),
-    "Time that requests take in this storage, as profiled; learning starts from it.",
-)
-.used_by(DEVICE_TIME_POLICIES)
-.absent_means("learned at runtime");
-
 /// The file that the key `profile` of [`SCHEDULER`] names.
 pub(crate) const PROFILE_ROOT: Section = Section {
     name: "",
@@ -324,7 +285,7 @@ pub(crate) const PROFILE: Section = Section {
     name: "scheduler",
     header: "[scheduler]",
     doc: "How requests are scheduled in front of each server.",
-    keys: &[DEPTH, SMALL_THRESHOLD, SLOT_COSTS, DEVICE_TIMES],
+    keys: &[DEPTH, SMALL_THRESHOLD, SLOT_COSTS],
 };
 
 pub(crate) const SLOT_COST: Section = Section {
@@ -336,23 +297,6 @@ pub(crate) const SLOT_COST: Section = Section {
         Tunable::new("op", Kind::Choice(&["read", "write"]), "The operation.").absent_means("both"),
         Tunable::new("up_to", Kind::Size, "The largest request of this row.").range("1B", "1TiB"),
         Tunable::new("slots", Kind::Count, "Its slots, at most `depth`.").range("1", "65536"),
-    ],
-};
-
-pub(crate) const DEVICE_TIME: Section = Section {
-    name: "scheduler.device_time",
-    header: "[[scheduler.device_time]]",
-    doc: "The time that a request takes of saturated storage. Sizes without a row follow from the nearest one.",
-    keys: &[
-        Tunable::new("op", Kind::Choice(&["read", "write"]), "The operation.").absent_means("both"),
-        Tunable::new(
-            "size",
-            Kind::Size,
-            "The size. Classes are up to 4 KiB, 8 KiB ... 8 MiB, and larger; the \
-                                          largest row of a class counts.",
-        )
-        .range("1B", "1GiB"),
-        Tunable::new("time", Kind::Duration, "The time of one request.").range("1ns", "1min"),
     ],
 };
 
@@ -571,7 +515,7 @@ pub(super) const TWO_LEVEL: &[PolicyKind] = &[PolicyKind::TwoLevel];
 
 pub(super) const ISOLATION: &[PolicyKind] = &[PolicyKind::Isolation];
 
-pub(super) const MINIMA: &[PolicyKind] = &[PolicyKind::Isolation, PolicyKind::Proportional];
+pub(super) const MINIMA: &[PolicyKind] = &[PolicyKind::Isolation];
 
 pub(crate) const APP: Section = Section {
     name: "app",
@@ -756,7 +700,7 @@ const FILES: Tunable = Tunable::new(
 
 /// The policies that have weights.
 pub(super) const WEIGHTS: &[PolicyKind] =
-    &[PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::TwoLevel, PolicyKind::Isolation, PolicyKind::Proportional];
+    &[PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::TwoLevel, PolicyKind::Isolation];
 
 pub(super) const PATH: Kind = Kind::Text("a name or a path of at most 8 names such as \"physics/alice\"");
 

@@ -3,24 +3,20 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use vpfs_core::settings::DeviceTime;
 use vpfs_core::slot_cost::SizeClass;
 use vpfs_core::{
-    Backfill, Bytes, CostUnit, Deadlines, Depth, IocoSettings, OpKind, PolicyKind, Protection, Settings, Sharing,
-    SharingMode, SlotCost, SlotCostTable, TwoLevelSettings, WindowOrder,
+    Backfill, Bytes, Deadlines, Depth, IocoSettings, OpKind, PolicyKind, Protection, Settings, Sharing, SharingMode,
+    SlotCost, SlotCostTable, TwoLevelSettings, WindowOrder,
 };
 
 use super::keys;
-use super::keys::{DEVICE_TIME, PROFILE, PROFILE_ROOT, SCHEDULER, SLOT_COST};
+use super::keys::{PROFILE, PROFILE_ROOT, SCHEDULER, SLOT_COST};
 use crate::schema::Problems;
 use crate::schema::table::{Table, read_file};
-use crate::schema::units::{Rate, Size, Span, decimal, quote};
+use crate::schema::units::{Rate, Size, decimal, quote};
 
 /// In the order of the table of tunables.
 const BACKFILL: [Backfill; 2] = [Backfill::Bounded, Backfill::Paper];
-
-/// In the order of the table of tunables.
-const COST_UNITS: [CostUnit; 2] = [CostUnit::DeviceTime, CostUnit::Bytes];
 
 /// In the order of the table of tunables.
 const PROTECTIONS: [Protection; 2] = [Protection::Balanced, Protection::Strong];
@@ -64,7 +60,6 @@ pub(super) fn read(root: &Table<'_>, are_mounts: bool, files: Files<'_>) -> Sche
     keys::warn(std::slice::from_ref(&table), kind);
     let profile = load_profile(&table, files);
     let depth = read_depth(&table, profile.as_ref());
-    let device_times = read_device_times(&table, profile.as_ref());
     let observed = (table.choice("mode") == Some(1)).then_some(kind);
     let policy = Settings {
         backfill: table.choice("backfill").map_or(Backfill::default(), |index| BACKFILL[index]),
@@ -82,9 +77,7 @@ pub(super) fn read(root: &Table<'_>, are_mounts: bool, files: Files<'_>) -> Sche
             ..IocoSettings::default()
         },
         adaptive: table.choice("adaptive") == Some(1),
-        cost_unit: table.choice("cost").map_or(CostUnit::default(), |index| COST_UNITS[index]),
         protection: table.choice("protection").map_or(Protection::default(), |index| PROTECTIONS[index]),
-        device_times,
         ..Settings::new(kind, depth, read_slot_costs(&table, profile, depth))
     };
     let policy = match observed {
@@ -134,17 +127,6 @@ fn read_depth(table: &Table<'_>, profile: Option<&MeasuredProfile>) -> Depth {
         return *depth;
     }
     depth(table)
-}
-
-fn read_device_times(table: &Table<'_>, profile: Option<&MeasuredProfile>) -> Vec<DeviceTime> {
-    match profile {
-        Some(profile) if !table.has("device_time") => {
-            table.set("device_time", show_device_times(&profile.device_times));
-            table.imply("device_time", OF_PROFILE);
-            profile.device_times.clone()
-        }
-        _ => read_device_time_rows(table),
-    }
 }
 
 fn read_slot_costs(table: &Table<'_>, profile: Option<MeasuredProfile>, depth: Depth) -> SlotCostTable {
@@ -283,40 +265,6 @@ fn read_rows(scheduler: &Table<'_>, small: Bytes, depth: Depth) -> Rows {
     rows
 }
 
-const KEY: &str = "device_time";
-
-/// The rows, by operation and size.
-pub(crate) fn read_device_time_rows(scheduler: &Table<'_>) -> Vec<DeviceTime> {
-    let mut rows: BTreeMap<(OpKind, Bytes), (DeviceTime, usize)> = BTreeMap::new();
-    for row in scheduler.tables(KEY, &DEVICE_TIME) {
-        let ops = row.choice("op").map_or(&BOTH[..], |index| &BOTH[index..=index]);
-        let (Some(size), Some(time)) = (row.number("size").map(Bytes), row.number("time")) else { continue };
-        let time = std::time::Duration::from_nanos(time);
-        for &op in ops {
-            let measured = (DeviceTime { op, size, time }, row.line_of("size"));
-            if let Some((_, line)) = rows.insert((op, size), measured) {
-                let (op, size) = (op_name(op), Size(size));
-                row.refuse("size", format!("line {line} also has a row for {op}s of {size}; remove one of them"));
-            }
-        }
-    }
-    let rows: Vec<DeviceTime> = rows.into_values().map(|(row, _)| row).collect();
-    if scheduler.has(KEY) {
-        let element = |row: &DeviceTime| {
-            let (op, size, time) = (op_name(row.op), Size(row.size), Span(row.time));
-            format!("{{ op = \"{op}\", size = \"{size}\", time = \"{time}\" }}")
-        };
-        scheduler.set_list(KEY, &rows.iter().map(element).collect::<Vec<_>>(), show_device_times(&rows));
-    }
-    rows
-}
-
-/// As text.
-pub(crate) fn show_device_times(rows: &[DeviceTime]) -> String {
-    let show = |row: &DeviceTime| format!("{} of {}: {}", op_name(row.op), Size(row.size), Span(row.time));
-    rows.iter().map(show).collect::<Vec<_>>().join(", ")
-}
-
 /// Returns the text of a file, by its name in the configuration.
 pub(crate) type Files<'a> = &'a dyn Fn(&str) -> io::Result<String>;
 
@@ -326,7 +274,6 @@ pub(crate) struct MeasuredProfile {
     pub(crate) slot_costs: SlotCostTable,
     /// The slot costs as text.
     pub(crate) shown: Shown,
-    pub(crate) device_times: Vec<DeviceTime>,
 }
 
 /// The profile that `[scheduler]` names; `None` if it names none, or one with a problem, which is reported.
@@ -349,8 +296,7 @@ fn parse(file: &str, text: &str) -> Result<MeasuredProfile, Problems> {
         let table = root.table("scheduler", &PROFILE);
         let depth = depth(&table);
         let (slot_costs, shown) = read_table(&table, depth);
-        let device_times = read_device_time_rows(&table);
-        MeasuredProfile { depth: table.has("depth").then_some(depth), slot_costs, shown, device_times }
+        MeasuredProfile { depth: table.has("depth").then_some(depth), slot_costs, shown }
     })
 }
 

@@ -124,8 +124,8 @@ fn the_manual_matches_the_code() {
     assert!(committed == printed, "docs/config.md is out of date; run UPDATE=1 cargo test -p vpfs-config");
 }
 
-const PROFILE: &str = "[scheduler]\ndepth = 20\nsmall_threshold = \"64KiB\"\nslot_cost = [{ up_to = \"1MiB\", slots = 7 }]\n\
-                       device_time = [{ op = \"write\", size = \"1MiB\", time = \"70ms\" }]\n";
+const PROFILE: &str =
+    "[scheduler]\ndepth = 20\nsmall_threshold = \"64KiB\"\nslot_cost = [{ up_to = \"1MiB\", slots = 7 }]\n";
 
 fn parse(text: &str) -> Result<Config, String> {
     let files = |name: &str| match name {
@@ -266,7 +266,6 @@ fn values(row: &'static Tunable) -> Vec<String> {
             "[{ up_to = \"2GiB\", slots = 2 }]",
             "[{ op = \"read\", up_to = \"2GiB\", slots = 20 }, { op = \"write\", up_to = \"2GiB\", slots = 1 }]",
         ],
-        "device_time" => &["[{ size = \"4KiB\", time = \"2ms\" }]", "[]"],
         "min_local_share" => &["\"2.5%\"", "\" 1 %\""],
         "metadata_cost" => &["1", "\"12KiB\""],
         "token" => &["\"a/b.token\""],

@@ -475,7 +475,7 @@ fn keys_that_the_policy_ignores_are_named() {
         ("adaptive = \"off\"", ""),
         (
             "policy = \"two-level\"\nsharing = \"layout\"",
-            "f:8: scheduler.sharing: has no effect with the policy two-level, only with sfq-d, sfq-d-plus, isolation, proportional; remove it",
+            "f:8: scheduler.sharing: has no effect with the policy two-level, only with sfq-d, sfq-d-plus, isolation; remove it",
         ),
         (
             "policy = \"sfq-d\"\nbackfill = \"paper\"",
@@ -493,7 +493,7 @@ fn keys_that_the_policy_ignores_are_named() {
             "policy = \"sfq-d\"\ndepth = 9\nadaptive = \"on\"\nsharing = \"threshold\"\nbroadcast_threshold = \"1MiB\"",
             "",
         ),
-        ("cost = \"bytes\"\nmetadata_depth = 3\nmetadata_cost = \"1KiB\"", ""),
+        ("metadata_depth = 3\nmetadata_cost = \"1KiB\"", ""),
     ] {
         let found = warnings(&format!("[scheduler]\n{scheduler}\n")).join("\n");
         assert!(

@@ -6,8 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use vpfs_config::{Config, HostSet, Metrics, PeerSecurity};
-use vpfs_core::settings::DeviceTime;
-use vpfs_core::{Backfill, Bytes, Minimum, OpKind, PolicyKind, Scope, Settings, SharingMode, Target, WindowOrder};
+use vpfs_core::{Backfill, Bytes, Minimum, PolicyKind, Scope, Settings, SharingMode, Target, WindowOrder};
 
 const SITE: &str =
     "[[server]]\nname = \"s1\"\naddress = \"tcp://n1:3334\"\n[[listener]]\nport = 5334\n[apps]\ndefault = \"a\"\n";
@@ -15,13 +14,10 @@ const SITE: &str =
 /// `app` are the keys of the only application, `scheduler` those of `[scheduler]`.
 fn parse(scheduler: &str, app: &str) -> Result<Config, String> {
     let text = format!("{SITE}[[app]]\nname = \"a\"\n{app}\n[scheduler]\n{scheduler}");
-    let files = |name: &str| {
-        match name {
-        "disk.toml" => Ok("[scheduler]\ndepth = 20\nslot_cost = [{ up_to = \"1MiB\", slots = 7 }]\ndevice_time = [{ op = \"write\", size = \"1MiB\", time = \"70ms\" }]\n"
-            .to_owned()),
+    let files = |name: &str| match name {
+        "disk.toml" => Ok("[scheduler]\ndepth = 20\nslot_cost = [{ up_to = \"1MiB\", slots = 7 }]\n".to_owned()),
         "wrong.toml" => Ok("[scheduler]\npolicy = \"fifo\"\n".to_owned()),
         _ => Err(io::Error::from(io::ErrorKind::NotFound)),
-    }
     };
     Config::parse_with("f", &text, &files).map_err(|problems| problems.to_string())
 }
@@ -91,26 +87,10 @@ fn a_profile_supplies_missing_keys() {
 }
 
 #[test]
-fn device_times_are_for_both_operations_or_one_and_the_file_goes_before_the_profile() {
-    let row = |op, size, time| DeviceTime { op, size, time: Duration::from_millis(time) };
-    let (read, write) = (OpKind::Read, OpKind::Write);
-    assert_eq!(settings("profile = \"disk.toml\"").device_times, [row(write, Bytes::mib(1), 70)]);
-    let found = settings(
-        "profile = \"disk.toml\"\ndevice_time = [{ size = \"4KiB\", time = \"2ms\" }, { op = \"read\", size = \"1MiB\", time = \"9ms\" }]",
-    );
-    let small = Bytes::kib(4);
-    assert_eq!(found.device_times, [row(read, small, 2), row(read, Bytes::mib(1), 9), row(write, small, 2)]);
-    let twice =
-        "device_time = [{ size = \"4KiB\", time = \"2ms\" },\n{ op = \"read\", size = \"4KiB\", time = \"3ms\" }]";
-    let expected = "f:13: scheduler.device_time.size: line 12 also has a row for reads of 4KiB; remove one of them";
-    assert_eq!(problem(twice, ""), expected);
-}
-
-#[test]
 fn problems_of_a_profile_are_reported_with_their_place() {
     assert_eq!(
         problem("profile = \"wrong.toml\"", ""),
-        "f:12: scheduler.profile: wrong.toml:2: scheduler.policy: unknown key; allowed are depth, small_threshold, slot_cost, device_time"
+        "f:12: scheduler.profile: wrong.toml:2: scheduler.policy: unknown key; allowed are depth, small_threshold, slot_cost"
     );
     let missing = problem("profile = \"none.toml\"", "");
     assert!(missing.starts_with("f:12: scheduler.profile: none.toml cannot be read: "), "{missing}");
@@ -120,7 +100,7 @@ fn problems_of_a_profile_are_reported_with_their_place() {
 fn a_profile_that_changes_shows_in_the_diff() {
     let [with, without] = ["profile = \"disk.toml\"", ""].map(|text| parse(text, "").unwrap());
     let changes: Vec<_> = without.diff(&with).live.into_iter().map(|change| change.key).collect();
-    assert_eq!(changes, ["scheduler.depth", "scheduler.device_time", "scheduler.profile", "scheduler.slot_cost"]);
+    assert_eq!(changes, ["scheduler.depth", "scheduler.profile", "scheduler.slot_cost"]);
 }
 
 #[test]
@@ -179,10 +159,7 @@ fn a_minimum_is_for_all_servers_or_for_each() {
         "f:11: app.a.min_rate: is more than its cap; lower it, or raise the cap"
     );
     let ignored = parse("policy = \"sfq-d\"", "min_rate = \"1MB/s\"").unwrap().warnings.to_string();
-    assert_eq!(
-        ignored,
-        "f:10: app.a.min_rate: has no effect with the policy sfq-d, only with isolation, proportional; remove it"
-    );
+    assert_eq!(ignored, "f:10: app.a.min_rate: has no effect with the policy sfq-d, only with isolation; remove it");
 }
 
 #[test]

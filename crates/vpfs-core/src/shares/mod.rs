@@ -216,11 +216,6 @@ impl Shares {
         self.above(self.share_of(app)).any(|(above, _)| above == share)
     }
 
-    /// Shares have numbers below this.
-    pub(crate) fn len(&self) -> usize {
-        self.nodes.len()
-    }
-
     /// The weight of `app` among its siblings.
     pub(crate) fn weight(&self, app: AppId) -> Weight {
         self.flows.get(app.index()).map_or(Weight::ONE, |flow| flow.weight)

@@ -210,7 +210,7 @@ fn bound(kind: PolicyKind, capped: bool) -> u64 {
         // Turns as under SFQ(D). The limits of bulk are updated in each control window, of 100 ms while something
         // always completes in it, and an application that got too little in some of them must not wait for more than
         // twenty.
-        PolicyKind::Isolation | PolicyKind::Proportional => turns(apps) + 20 * 100,
+        PolicyKind::Isolation => turns(apps) + 20 * 100,
     };
     // 100 MB/s for everything that the application has, and the request before.
     let cap = if capped { (CONCURRENCY + 1) * 1024 * 1024 / 100_000 } else { 0 };

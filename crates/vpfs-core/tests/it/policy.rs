@@ -69,12 +69,11 @@ fn from_sfq_d_to_plus_and_back_keeps_tags() {
 #[test]
 fn policies_that_share_need_peers() {
     for kind in KINDS {
-        let shares =
-            matches!(kind, PolicyKind::SfqD | PolicyKind::SfqDPlus | PolicyKind::Isolation | PolicyKind::Proportional);
+        let shares = matches!(kind, PolicyKind::SfqD | PolicyKind::SfqDPlus | PolicyKind::Isolation);
         for mode in [SharingMode::Local, SharingMode::Threshold, SharingMode::Layout] {
             let sharing = Sharing { mode, ..Sharing::default() };
             let Capabilities { needs_peers, .. } = Settings { sharing, ..settings(kind, 14) }.capabilities();
-            let expected = shares && mode != SharingMode::Local || kind == PolicyKind::Proportional;
+            let expected = shares && mode != SharingMode::Local || kind == PolicyKind::Isolation;
             assert_eq!(needs_peers, expected, "{kind:?} {mode:?}");
         }
     }

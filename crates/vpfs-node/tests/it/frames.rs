@@ -67,12 +67,12 @@ fn examples() -> Vec<(&'static str, Frame)> {
         (
             "measured",
             pace(measured(
-                [1.5, 2.0, 0.25, 3.0, 4.0, 5.0, 6.0, 0.5, 14.0],
-                &[(7, [1.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 15.0])],
+                [1.5, 2.0, 0.25, 3.0, 4.0, 5.0, 6.0, 0.5, 14.0, 16.0],
+                &[(7, [1.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0])],
             )),
         ),
-        ("decided", pace(decided(Pace::At(1e6), [4.0, 2.0, 3.0, 9.0], &[7, 8]))),
-        ("decided_first", pace(decided(Pace::First, [1.0, 2.0, 3.0, 4.0], &[]))),
+        ("decided", pace(decided(Pace::At(1e6), [4.0, 2.0, 3.0, 9.0], [&[7, 8], &[9]]))),
+        ("decided_first", pace(decided(Pace::First, [1.0, 2.0, 3.0, 4.0], [&[], &[]]))),
     ]
 }
 
@@ -81,21 +81,36 @@ fn pace(message: PaceMessage) -> Frame {
 }
 
 fn measured(
-    [best, most, seconds, served, lost, blocked, unwanted, full, usual]: [f64; 9],
-    apps: &[(u64, [f64; 10])],
+    [best, most, seconds, served, lost, blocked, unwanted, full, usual, minima]: [f64; 10],
+    apps: &[(u64, [f64; 11])],
 ) -> PaceMessage {
-    let app =
-        |&(key, [weight, footprint, got, done, late, waited, pending, age, longest, clients]): &(u64, [f64; 10])| {
-            AppMeasure { key: FlowKey(key), weight, footprint, got, done, late, waited, pending, age, longest, clients }
-        };
+    let app = |&(key, [weight, footprint, got, done, late, waited, stored, pending, age, longest, clients]): &(
+        u64,
+        [f64; 11],
+    )| {
+        AppMeasure {
+            key: FlowKey(key),
+            weight,
+            footprint,
+            got,
+            done,
+            late,
+            waited,
+            stored,
+            pending,
+            age,
+            longest,
+            clients,
+        }
+    };
     let measure =
-        Measure { seconds, served, lost, blocked, unwanted, full, usual, apps: apps.iter().map(app).collect() };
+        Measure { seconds, served, lost, blocked, unwanted, full, usual, minima, apps: apps.iter().map(app).collect() };
     PaceMessage::Measured { number: 1, best, most, measure }
 }
 
-fn decided(pace: Pace, [wide, most, best, largest]: [f64; 4], bulk: &[u64]) -> PaceMessage {
-    let bulk = bulk.iter().copied().map(FlowKey).collect();
-    PaceMessage::Decided { number: 2, decision: Decision { pace, wide, most, best, largest, bulk } }
+fn decided(pace: Pace, [wide, most, best, largest]: [f64; 4], apps: [&[u64]; 2]) -> PaceMessage {
+    let [bulk, interactive] = apps.map(|keys| keys.iter().copied().map(FlowKey).collect());
+    PaceMessage::Decided { number: 2, decision: Decision { pace, wide, most, best, largest, bulk, interactive } }
 }
 
 /// The message about service of an example.
@@ -158,8 +173,9 @@ fn the_largest_frames_fit() {
     let (report, message) = service(1);
     let message = PeerMessage::Service(Message { entries: vec![entry; Message::MAX_ENTRIES].into(), ..message });
     let report = Frame::Report(Report { message, ..report });
-    let full = [(1, [1.0; 10]); PaceMessage::APPS];
-    for frame in [report, pace(measured([1.0; 9], &full)), pace(decided(Pace::Free, [1.0; 4], &[1; PaceMessage::APPS]))]
+    let full = [(1, [1.0; 11]); PaceMessage::APPS];
+    for frame in
+        [report, pace(measured([1.0; 10], &full)), pace(decided(Pace::Free, [1.0; 4], [&[1; PaceMessage::APPS]; 2]))]
     {
         assert_eq!(Frame::decode(&bytes(&frame)), Ok(Some((frame.clone(), bytes(&frame).len()))));
     }
@@ -250,12 +266,13 @@ proptest! {
     /// As far as its digits go, and its range.
     #[test]
     fn messages_about_the_pace_arrive_as_sent(
-        values: [f32; 9], rate in 0.0_f32..1e18, bulk in vec(any::<u64>(), 0..32), apps in vec(any::<(u64, [f32; 10])>(), 0..32),
+        values: [f32; 10], rate in 0.0_f32..1e18, keys in vec(any::<u64>(), 0..32), at: proptest::sample::Index, apps in vec(any::<(u64, [f32; 11])>(), 0..32),
     ) {
         let value = |value: f32| if value > 0.0 { f64::from(value.min(1e18)) } else { 0.0 };
         let apps: Vec<_> = apps.into_iter().map(|(key, values)| (key, values.map(value))).collect();
         let [wide, most, best, largest, ..] = values.map(value);
-        for message in [measured(values.map(value), &apps), decided(Pace::At(rate.into()), [wide, most, best, largest], &bulk)] {
+        let (bulk, interactive) = keys.split_at(at.index(keys.len() + 1));
+        for message in [measured(values.map(value), &apps), decided(Pace::At(rate.into()), [wide, most, best, largest], [bulk, interactive])] {
             let sent = bytes(&pace(message.clone()));
             prop_assert_eq!(Frame::decode(&sent), Ok(Some((pace(message), sent.len()))));
         }
@@ -286,7 +303,7 @@ proptest! {
 
 #[test]
 fn values_about_the_pace_are_limited() {
-    let frame = bytes(&pace(decided(Pace::At(1.0), [1.0; 4], &[])));
+    let frame = bytes(&pace(decided(Pace::At(1.0), [1.0; 4], [&[], &[]])));
     let rate = vpfs_node::frames::HEADER_LEN + 4 + 1 + 4;
     for refused in [f32::NAN, f32::INFINITY, -1.0, -0.0, 2e18] {
         let mut frame = frame.clone();

@@ -92,7 +92,6 @@ fn what_applications_use_and_are_entitled_to() {
         (PolicyKind::Fifo, 3, [0.9, 0.1], [0.25, 0.75]),
         (PolicyKind::SfqD, 1, [0.5, 0.5], [0.5, 0.5]),
         (PolicyKind::SfqD, 3, [0.25, 0.75], [0.25, 0.75]),
-        (PolicyKind::Isolation, 1, [0.5, 0.5], [0.5, 0.5]),
     ];
     for (policy, weight, used, entitled) in cases {
         let mut storage = Storage::new(policy, Depth::ONE);

@@ -90,17 +90,6 @@ slot_cost = [
     { up_to = "2MiB", slots = 5 },
     { up_to = "4MiB", slots = 8 },
 ]
-device_time = [
-    { size = "4KiB", time = "7.7ms" },
-    { size = "16KiB", time = "7.9ms" },
-    { size = "64KiB", time = "8.5ms" },
-    { size = "128KiB", time = "9.4ms" },
-    { size = "256KiB", time = "11.2ms" },
-    { size = "512KiB", time = "14.7ms" },
-    { size = "1MiB", time = "21.8ms" },
-    { size = "2MiB", time = "36.1ms" },
-    { size = "4MiB", time = "64.8ms" },
-]
 "#;
     assert_eq!(to_toml(&model("hdd").fit().unwrap(), "model hdd"), expected);
 }

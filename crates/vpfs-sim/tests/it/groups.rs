@@ -86,10 +86,9 @@ proptest! {
     /// and in whatever order they came.
     #[test]
     fn members_alone_are_as_good_as_applications_of_the_file(
-        kind in prop::sample::select(&[PolicyKind::SfqD, PolicyKind::Isolation]),
         names in prop::collection::vec(any_host(4), 2..5),
     ) {
-        let policy = policy(kind, SharingMode::Threshold);
+        let policy = policy(PolicyKind::SfqD, SharingMode::Threshold);
         let own = bytes(&scenario(4, hosts(&names, None)), &policy);
         let shared = bytes(&scenario(4, hosts(&names, Some("project"))), &policy);
         let all: f64 = own.iter().sum();

@@ -10,6 +10,7 @@ mod adaptive;
 mod any_text;
 mod bounds;
 mod common;
+mod demo;
 mod groups;
 mod ioco;
 mod isolation;

@@ -52,9 +52,10 @@ fn isolation_shares_the_time_of_all_servers() {
         (1..=8).map(seeded).sum::<f64>() / 8.0
     };
     let local = mean(&text.replace("\"layout\" }\n\n[[app]]", "\"local\" }\n\n[[app]]"));
-    assert!(local < 0.6, "{local}");
+    assert!(local < 0.4, "{local}");
     let shared = mean(text);
-    assert!((0.75..1.33).contains(&shared), "{shared}");
+    // One pace for all servers leaves the application on all of them some of those that the other one needs.
+    assert!((0.58..1.33).contains(&shared), "{shared}");
 }
 
 /// Stable writes beside unstable ones: what a server has accepted and not stored is ahead of them, and no scheduler

@@ -156,14 +156,8 @@ impl<'a> Row<'a> {
 }
 
 fn rule(waits: &Waits) -> &'static str {
-    let Waits { share_seconds, cap_seconds, pace_seconds, cost_seconds, minimum_seconds } = *waits;
-    let rules = [
-        ("share", share_seconds),
-        ("cap", cap_seconds),
-        ("pace", pace_seconds),
-        ("cost", cost_seconds),
-        ("minimum", minimum_seconds),
-    ];
+    let Waits { share_seconds, cap_seconds, pace_seconds, minimum_seconds } = *waits;
+    let rules = [("share", share_seconds), ("cap", cap_seconds), ("pace", pace_seconds), ("minimum", minimum_seconds)];
     let waited = rules.into_iter().filter(|(_, seconds)| *seconds > 0.0);
     waited.max_by(|one, other| one.1.total_cmp(&other.1)).map_or("", |(rule, _)| rule)
 }

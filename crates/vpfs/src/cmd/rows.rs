@@ -74,7 +74,7 @@ impl Row {
         match &self.cause {
             _ if self.below_entitled => '!',
             _ if self.slowed_by.is_some() => '~',
-            Some(Cause::Pace | Cause::Minimum | Cause::Cost) => '~',
+            Some(Cause::Pace | Cause::Minimum) => '~',
             _ => ' ',
         }
     }
@@ -311,8 +311,7 @@ pub(super) mod tests {
             queued: 1,
             outstanding: 2,
             busy_seconds: up.into(),
-            window_seconds: None,
-            pace: None,
+            pace_bytes_per_second: None,
             refused_connections: 0,
             apps: vec![app("climate", work(up.into()), f64::from(up) / 2.0), app("idle", nothing, 0.0)],
         };

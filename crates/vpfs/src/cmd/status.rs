@@ -244,7 +244,7 @@ mod tests {
             "memory_bytes": { "now": 95, "limit": 100 }, "connections": { "now": 2, "limit": 4096 },
             "servers": [{
                 "server": "s1", "policy": policy, "queued": 3, "outstanding": 4, "busy_seconds": busy_seconds,
-                "window_seconds": null, "pace": null, "refused_connections": 0, "apps": [],
+                "pace_bytes_per_second": null, "refused_connections": 0, "apps": [],
             }],
         });
         serde_json::from_value(json).expect("a status")

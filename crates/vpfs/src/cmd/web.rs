@@ -276,7 +276,7 @@ fn largest<'a>(sums: &BTreeMap<&'a str, Work>) -> Vec<&'a str> {
 }
 
 fn storage(samples: &Samples) -> Section {
-    let headings = ["server", "policy", "waiting", "in the storage", "bound", "pace of bulk", "refused connections"];
+    let headings = ["server", "policy", "waiting", "in the storage", "pace of bulk", "refused connections"];
     let table =
         samples.statuses.iter().flat_map(|status| &status.servers).fold(Table::new(headings), |table, server| {
             table.row([
@@ -284,8 +284,7 @@ fn storage(samples: &Samples) -> Section {
                 server.policy.clone(),
                 server.queued.to_string(),
                 server.outstanding.to_string(),
-                server.window_seconds.map_or_else(String::new, |seconds| format!("{:.1} ms", seconds * 1e3)),
-                server.pace.map_or_else(String::new, percent),
+                server.pace_bytes_per_second.map_or_else(String::new, |pace| format!("{:.1} MB/s", pace as f64 / 1e6)),
                 server.refused_connections.to_string(),
             ])
         });

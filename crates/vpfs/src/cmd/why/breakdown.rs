@@ -100,8 +100,8 @@ impl Breakdown {
 
     /// What of its time was in vpfs.
     pub(super) fn vpfs_seconds(&self) -> f64 {
-        let Waits { share_seconds, cap_seconds, pace_seconds, cost_seconds, minimum_seconds } = self.waits;
-        share_seconds + cap_seconds + pace_seconds + cost_seconds + minimum_seconds
+        let Waits { share_seconds, cap_seconds, pace_seconds, minimum_seconds } = self.waits;
+        share_seconds + cap_seconds + pace_seconds + minimum_seconds
     }
 
     /// What of its time was in the storage.
@@ -170,7 +170,6 @@ impl Breakdown {
         self.waits.share_seconds += app.waits.share_seconds;
         self.waits.cap_seconds += app.waits.cap_seconds;
         self.waits.pace_seconds += app.waits.pace_seconds;
-        self.waits.cost_seconds += app.waits.cost_seconds;
         self.waits.minimum_seconds += app.waits.minimum_seconds;
         for behind in &app.behind {
             *self.behind.entry(behind.app.clone()).or_default() += behind.seconds;
@@ -263,8 +262,6 @@ pub(in super::super) enum Cause {
     Cap,
     /// The pace of bulk.
     Pace,
-    /// It is not known yet what others cost.
-    Cost,
     /// The minimum of another application.
     Minimum,
     /// The turns of others in vpfs, of which this one took most.
@@ -296,7 +293,6 @@ impl Cause {
             (Some(Self::Nothing), breakdown.quiet_seconds),
             (Some(Self::Cap), waits.cap_seconds),
             (Some(Self::Pace), waits.pace_seconds),
-            (Some(Self::Cost), waits.cost_seconds),
             (Some(Self::Minimum), waits.minimum_seconds),
             (Some(Self::Share(others(behind))), waits.share_seconds * (1.0 - own)),
             (Some(Self::Itself), waits.share_seconds * own + own_in_storage),
@@ -313,7 +309,6 @@ impl Cause {
         match self {
             Self::Cap => "its cap".to_owned(),
             Self::Pace => "pace of bulk".to_owned(),
-            Self::Cost => "costs unknown".to_owned(),
             Self::Minimum => "another's minimum".to_owned(),
             Self::Share(None) => "turns of others".to_owned(),
             Self::Share(Some(app)) | Self::Neighbour(app) => format!("behind {}", plain(app)),
@@ -338,10 +333,6 @@ impl Cause {
                 "It takes all that it can get, and is held so that others, who ask for less than their share, have a \
                  short way to the storage.",
                 "A larger weight; or those others end.",
-            ),
-            Self::Cost => said(
-                "Others go alone for a moment, because it is not known yet what their requests cost.",
-                "Nothing is needed: it is over in seconds.",
             ),
             Self::Minimum => said(
                 "The minimum of another application comes first.",

@@ -205,12 +205,11 @@ fn explanation(breakdown: &Breakdown, span: &Span) -> String {
         lines.push(format!("None ended; waiting in vpfs: {queued}, in the storage: {outstanding}.{cap}"));
         return lines.join("\n");
     }
-    let Waits { share_seconds, cap_seconds, pace_seconds, cost_seconds, minimum_seconds } = breakdown.waits;
+    let Waits { share_seconds, cap_seconds, pace_seconds, minimum_seconds } = breakdown.waits;
     let rules = [
         ("share", share_seconds),
         ("cap", cap_seconds),
         ("pace", pace_seconds),
-        ("cost not known yet", cost_seconds),
         ("minimum of another", minimum_seconds),
     ];
     lines.push(row("in vpfs", breakdown.vpfs_seconds(), breakdown));

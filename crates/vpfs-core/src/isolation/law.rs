@@ -16,56 +16,8 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::f64::consts::LN_2;
 
-use super::promise::ONE_IN;
+use crate::constants::Constants;
 use crate::pace::{AppMeasure, Measure, Pace};
-
-/// The window of bulk over the rate times the time of a request that is alone: one is always allowed.
-pub(super) const BETA: f64 = 0.9;
-/// The least and the longest slot, in seconds.
-const SLOT: f64 = 0.25;
-const SLOT_MAX: f64 = 1.0;
-/// A slot is as long as this many of the longest waits, if the above allows.
-const LONGEST: f64 = 3.0;
-/// After this many seconds, half of the longest wait is forgotten.
-const KEEP: f64 = 3.0;
-/// After this many seconds, half of what was seen is forgotten.
-const HALF: f64 = 6.0;
-/// Rates for each doubling.
-const GRID: f64 = 8.0;
-/// The largest step of a trial, in rates of the grid.
-const STEP_MAX: i32 = 4;
-/// Slots from one trial to the next: at first, and after many were in vain.
-const REST: f64 = 6.0;
-const REST_MAX: f64 = 16.0;
-/// The most slots of a trial.
-const TRIAL_MAX: u32 = 8;
-/// The longest time that the storage is given to work off what it has, in seconds.
-const SETTLE: f64 = 2.0;
-/// While it does, it is looked at this often.
-const DRAIN_SLOT: f64 = 0.1;
-/// Seconds between two looks at half the rate, at first; doubles.
-const LOOK_REST: f64 = 5.0;
-/// Standard errors from which on another rate is better, or worse.
-const Z_YES: f64 = 1.5;
-const Z_NO: f64 = 3.0;
-/// The variance of U over a second, as long as it is not known.
-const NOISE: f64 = 0.01;
-/// For so many seconds a rate that turned out to be too high is not tried again; doubles, up to eight times this.
-const BAN: f64 = 8.0;
-/// A difference of U that means that things have changed, if it is there twice in a row.
-const NEWS: f64 = 0.4;
-/// A difference of U that does not matter.
-const MARGIN: f64 = 0.01;
-/// U that is lost if all requests with a promise are late.
-const BROKEN: f64 = 10.0;
-/// Bulk that gets less than this part of its rate cannot follow it.
-pub(super) const FOLLOW: f64 = 0.8;
-/// Seconds of a rate below which it counts as unknown.
-const FADED: f64 = 0.03;
-/// The window is at most so many times as large as `BETA` says.
-const WIDEST: f64 = 64.0;
-/// The most interactive applications that count.
-const APPS_MAX: usize = 16;
 
 /// What was measured of bulk and of the interactive applications, in a tick or in a slot.
 type Slot = Measure<u64>;
@@ -96,8 +48,8 @@ struct Wait {
 
 impl Wait {
     /// What U loses where a promise is broken: so much that no such rate is stood on if there are others.
-    fn broken(&self) -> f64 {
-        if self.done > 0.0 { BROKEN * (self.late / self.done - 1.0 / f64::from(ONE_IN)).max(0.0) } else { 0.0 }
+    fn broken(&self, c: &Constants) -> f64 {
+        if self.done > 0.0 { c.broken * (self.late / self.done - c.late).max(0.0) } else { 0.0 }
     }
 
     fn mean(&self) -> f64 {
@@ -163,6 +115,7 @@ enum Phase {
 /// The state of the law; see the [module](self).
 #[derive(Debug)]
 pub(super) struct Law {
+    c: Constants,
     /// By rate, a number on the grid.
     curve: BTreeMap<i32, Point>,
     /// The best rate is what an earlier law found.
@@ -177,9 +130,8 @@ pub(super) struct Law {
     momentum: Option<bool>,
     /// Directions without success at this step.
     refused: u32,
-    /// Slots until the next trial, and its value after a trial in vain.
+    /// Slots until the next trial.
     countdown: f64,
-    rest: f64,
     trial_slots: u32,
     /// The rate is new: the next look may still change what is known of it.
     confirm: bool,
@@ -225,8 +177,9 @@ pub(super) struct Law {
 }
 
 impl Law {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(c: Constants) -> Self {
         Self {
+            c,
             curve: BTreeMap::new(),
             known: false,
             phase: Phase::Free,
@@ -237,16 +190,15 @@ impl Law {
             momentum: None,
             refused: 0,
             countdown: 0.0,
-            rest: REST,
             trial_slots: 0,
             confirm: false,
             drained: 0.0,
             surprises: 0,
             wanted: None,
-            noise: NOISE,
+            noise: c.noise,
             looks: 0.0,
             longest: 0.0,
-            len: SLOT,
+            len: c.slot,
             think: Vec::new(),
             most: 0.0,
             share: 0.5,
@@ -255,27 +207,27 @@ impl Law {
             old_wide: 1.0,
             wider_slots: 0,
             wide_at: 0.0,
-            wide_rest: LOOK_REST,
+            wide_rest: c.retry,
             is_wider: false,
             cannot: false,
             at: 0.0,
             look_at: 0.0,
-            look_rest: LOOK_REST,
+            look_rest: c.retry,
             looked: 0.0,
             least: Vec::new(),
             pool: Point::default(),
             ceiling: i32::MAX,
             ceiling_until: 0.0,
-            ban: BAN,
+            ban: c.retry,
             slot: Slot::default(),
         }
     }
 
     /// A law that knows at what rate bulk went best, and the most that it was served, both 0 if unknown.
-    pub(super) fn knowing(best: f64, most: f64) -> Self {
-        let mut law = Self { most, ..Self::new() };
+    pub(super) fn knowing(c: Constants, best: f64, most: f64) -> Self {
+        let mut law = Self { most, ..Self::new(c) };
         if best > 0.0 {
-            law.best = Self::number(best);
+            law.best = law.number(best);
             law.known = true;
         }
         law
@@ -283,7 +235,7 @@ impl Law {
 
     /// The best rate, 0 if unknown.
     pub(super) fn best(&self) -> f64 {
-        if self.best > 0 { Self::of_rate(self.best) } else { 0.0 }
+        if self.best > 0 { self.of_rate(self.best) } else { 0.0 }
     }
 
     /// The most that bulk was served of late, as cost per second.
@@ -296,21 +248,31 @@ impl Law {
         self.wide
     }
 
-    fn of_rate(rate: i32) -> f64 {
-        1000.0 * libm::exp2(f64::from(rate) / GRID)
+    /// The largest step of a trial, in rates of the grid: by 41 %.
+    fn step_max(&self) -> i32 {
+        (self.c.grid / 2.0) as i32
     }
 
-    fn number(rate: f64) -> i32 {
-        libm::round(libm::log2((rate / 1000.0).max(1.0)) * GRID) as i32
+    /// A rate that was seen for less than this is unknown, in seconds.
+    fn unknown(&self) -> f64 {
+        self.c.slot / 8.0
+    }
+
+    fn of_rate(&self, rate: i32) -> f64 {
+        1000.0 * libm::exp2(f64::from(rate) / self.c.grid)
+    }
+
+    fn number(&self, rate: f64) -> i32 {
+        libm::round(libm::log2((rate / 1000.0).max(1.0)) * self.c.grid) as i32
     }
 
     fn pace(&self) -> Pace {
         match self.phase {
             Phase::Free => Pace::Free,
             Phase::First => Pace::First,
-            Phase::Cruise | Phase::Trial | Phase::Window | Phase::Look => Pace::At(Self::of_rate(self.rate)),
+            Phase::Cruise | Phase::Trial | Phase::Window | Phase::Look => Pace::At(self.of_rate(self.rate)),
             // What is owed is paid by what bulk does not get: at the rate itself there may be nothing left to pay with.
-            Phase::Drain => Pace::At(Self::of_rate(self.rate) / 2.0),
+            Phase::Drain => Pace::At(self.of_rate(self.rate) / 2.0),
         }
     }
 
@@ -319,15 +281,14 @@ impl Law {
     pub(super) fn on_tick(&mut self, tick: &Measure<u64>, bulk: f64) -> Pace {
         self.slot.apps.retain(|of| tick.apps.iter().any(|new| new.key == of.key));
         self.slot.add(tick.clone());
-        self.slot.apps.truncate(APPS_MAX);
         self.at += tick.seconds;
-        if self.slot.seconds >= SLOT * 0.9 && self.phase != Phase::Drain {
-            let fade = libm::exp2(-tick.seconds / 20.0);
+        if self.slot.seconds >= self.c.slot * 0.9 && self.phase != Phase::Drain {
+            let fade = libm::exp2(-tick.seconds / self.c.half / 4.0);
             self.most = (self.most * fade).max(self.slot.served / self.slot.seconds);
         }
         let others: f64 = tick.apps.iter().map(|of| of.weight).sum();
         if bulk == 0.0 || others == 0.0 {
-            if self.slot.seconds >= SLOT || self.phase != Phase::Free {
+            if self.slot.seconds >= self.c.slot || self.phase != Phase::Free {
                 self.slot = Slot::default();
             }
             if matches!(self.phase, Phase::Trial | Phase::Window) {
@@ -337,7 +298,7 @@ impl Law {
             if self.phase == Phase::Look {
                 self.look_later();
             }
-            (self.phase, self.len) = (Phase::Free, SLOT);
+            (self.phase, self.len) = (Phase::Free, self.c.slot);
             return self.pace();
         }
         self.share = bulk / (bulk + others);
@@ -345,13 +306,15 @@ impl Law {
         let gain = bulk / self.norm;
         if self.phase == Phase::Free {
             self.slot = Slot::default();
-            (self.surprises, self.longest, self.len) = (0, 0.0, SLOT);
+            (self.surprises, self.longest, self.len) = (0, 0.0, self.c.slot);
             if self.known || !self.curve.is_empty() {
                 self.known = false;
                 self.cruise();
                 self.drain();
             } else if self.most > 0.0 {
                 self.start();
+                // What bulk had alone is not far above what is best.
+                self.step /= 2;
             } else {
                 self.phase = Phase::First;
             }
@@ -359,15 +322,18 @@ impl Law {
         }
         if self.phase == Phase::First {
             // A few requests, so that it says something.
-            let enough = if self.slot.seconds < SLOT_MAX { 4.0 * self.slot.usual } else { 0.0 };
-            if self.slot.seconds >= SLOT * 0.99 && self.slot.served > enough {
+            let enough = if self.slot.seconds < self.c.slot_max { 4.0 * self.slot.usual } else { 0.0 };
+            if self.slot.seconds >= self.c.slot * 0.99 && self.slot.served > enough {
                 self.most = self.most.max(self.slot.served / self.slot.seconds);
                 self.start();
                 self.slot = Slot::default();
             }
             return self.pace();
         }
-        if self.slot.seconds >= self.len * 0.99 || self.is_clearly_worse(tick.seconds, gain) {
+        let is_over = self.slot.seconds >= self.len * 0.99
+            && (self.slot.seconds >= self.c.slot_max
+                || self.slot.apps.iter().any(asks) && self.slot.apps.iter().all(|of| of.done >= of.pending));
+        if is_over || self.is_clearly_worse(tick.seconds, gain) {
             let slot = core::mem::take(&mut self.slot);
             self.on_slot(&slot, gain);
         }
@@ -381,13 +347,13 @@ impl Law {
             return false;
         }
         let better = self.against(slot, gain, (self.service(slot), &waits(slot)), self.curve.get(&self.best));
-        better.is_some_and(|better| better < -Z_NO * libm::sqrt(self.noise / slot.seconds))
+        better.is_some_and(|better| better < -2.0 * self.c.z * libm::sqrt(self.noise / slot.seconds))
     }
 
     /// What bulk was served per second: its rate, less what it could not use of it. What was completed is less exact,
     /// but it counts if it is less by more than a request: then the storage has only accepted the rest.
     fn service(&self, slot: &Slot) -> f64 {
-        let sent = Self::of_rate(self.rate) - slot.lost / slot.seconds;
+        let sent = self.of_rate(self.rate) - slot.lost / slot.seconds;
         sent.min((slot.served + slot.usual) / slot.seconds).max(1.0)
     }
 
@@ -402,7 +368,7 @@ impl Law {
     /// The weighted sum of ln(Z + L). An application that has not been seen with these waits does not count.
     fn harm(&self, slot: &Slot, waits: &[Wait]) -> f64 {
         let harm = |of: &AppSlot| Some(of.weight / self.norm * ln(self.cycle(of, waits)?));
-        slot.apps.iter().filter_map(harm).sum::<f64>() + waits.iter().map(Wait::broken).sum::<f64>()
+        slot.apps.iter().filter_map(harm).sum::<f64>() + waits.iter().map(|wait| wait.broken(&self.c)).sum::<f64>()
     }
 
     /// How much better a slot is than what was seen before, as a difference of U; `None` if nothing was.
@@ -410,12 +376,15 @@ impl Law {
     /// U is the logarithm of a mean speed over time, and a slot is a part of that time: what it loses is at most all of
     /// it, while the logarithm of a single long wait has no bound.
     fn against(&self, slot: &Slot, gain: f64, (service, waits): (f64, &[Wait]), known: Option<&Point>) -> Option<f64> {
-        let known = known.filter(|known| known.seconds > FADED && sees_all(known, slot))?;
+        let known = known.filter(|known| known.seconds > self.unknown() && sees_all(known, slot))?;
         let one = |of: &AppSlot| {
+            if !asks(of) {
+                return None;
+            }
             let speed = self.cycle(of, &known.waits)? / self.cycle(of, waits)?;
             Some(of.weight / self.norm * if speed < 1.0 { speed - 1.0 } else { ln(speed) })
         };
-        let broken = |waits: &[Wait]| waits.iter().map(Wait::broken).sum::<f64>();
+        let broken = |waits: &[Wait]| waits.iter().map(|wait| wait.broken(&self.c)).sum::<f64>();
         let kept = broken(&known.waits) - broken(waits);
         let gained = gain * ln(service.max(1.0) / known.service().max(1.0));
         Some(gained + slot.apps.iter().filter_map(one).sum::<f64>() + kept)
@@ -424,7 +393,7 @@ impl Law {
     /// U of all known rates: service and harm are made to rise with the rate, as they must. Rates at which somebody
     /// who is there now has not been seen are unknown.
     fn utilities(&self, slot: &Slot, gain: f64) -> Vec<(i32, f64)> {
-        let known = self.curve.iter().filter(|(_, point)| point.seconds > FADED && sees_all(point, slot));
+        let known = self.curve.iter().filter(|(_, point)| point.seconds > self.unknown() && sees_all(point, slot));
         let known: Vec<(i32, &Point)> = known.map(|(rate, point)| (*rate, point)).collect();
         let harms = rising(known.iter().map(|(_, point)| (point.seconds, self.harm(slot, &point.waits))));
         let services = rising(known.iter().map(|(_, point)| (point.seconds, point.service())));
@@ -438,18 +407,19 @@ impl Law {
     }
 
     fn fade(&mut self, by: f64) {
+        let unknown = self.unknown();
         self.curve.retain(|_, point| {
             point.seconds *= by;
             point.served *= by;
             for wait in &mut point.waits {
                 (wait.waited, wait.done, wait.late) = (wait.waited * by, wait.done * by, wait.late * by);
             }
-            point.seconds > FADED
+            point.seconds > unknown
         });
     }
 
     fn note_think(&mut self, slot: &Slot) {
-        let fade = libm::exp2(-slot.seconds / HALF);
+        let fade = libm::exp2(-slot.seconds / self.c.half);
         self.think.retain(|think| slot.apps.iter().any(|of| of.key == think.app));
         for of in &slot.apps {
             let seconds = (of.clients * slot.seconds - of.waited).max(0.0);
@@ -471,9 +441,9 @@ impl Law {
         }
         self.note_think(slot);
         let longest = longest(slot);
-        self.longest = longest.max(self.longest * libm::exp2(-slot.seconds / KEEP));
+        self.longest = longest.max(self.longest * libm::exp2(-slot.seconds / self.c.half));
         self.set_length();
-        self.fade(libm::exp2(-slot.seconds / HALF));
+        self.fade(libm::exp2(-slot.seconds / self.c.half));
         self.note_least(slot);
         let service = self.service(slot);
         match self.phase {
@@ -497,7 +467,7 @@ impl Law {
             None
         };
         let lower = lower.and_then(|rate| self.against(slot, gain, (service, &waits), self.curve.get(&rate)));
-        let clearly = lower.is_some_and(|better| better < -Z_NO * libm::sqrt(self.noise / slot.seconds));
+        let clearly = lower.is_some_and(|better| better < -2.0 * self.c.z * libm::sqrt(self.noise / slot.seconds));
         if clearly {
             self.surprises = 0;
         }
@@ -507,9 +477,9 @@ impl Law {
             *point = Point::default();
         }
         point.add(slot.seconds, service, &waits);
-        let rate = Self::of_rate(self.rate);
-        let is_blocked = rate - slot.blocked / slot.seconds < FOLLOW * rate;
-        if self.phase == Phase::Trial && is_up && is_blocked && self.wide < WIDEST.min(self.old_wide * 4.0) {
+        let rate = self.of_rate(self.rate);
+        let is_blocked = rate - slot.blocked / slot.seconds < self.c.follow * rate;
+        if self.phase == Phase::Trial && is_up && is_blocked && self.wide < self.c.widest.min(self.old_wide * 4.0) {
             // A higher rate needs a larger window.
             self.wide *= 2.0;
             self.curve.remove(&self.rate);
@@ -517,12 +487,12 @@ impl Law {
         }
         if self.is_worth_a_look(slot, gain) {
             let served = self.curve.get(&self.best).map_or(0.0, Point::service);
-            self.rate = (Self::number(served).min(self.best) - GRID as i32).max(0);
+            self.rate = (self.number(served).min(self.best) - self.c.grid as i32).max(0);
             (self.looked, self.phase, self.pool) = (0.0, Phase::Look, Point::default());
             return;
         }
         let cannot = !is_up && is_blocked;
-        if cannot && self.wide < WIDEST {
+        if cannot && self.wide < self.c.widest {
             // More of bulk in the storage, before there is said to be no such rate.
             self.try_window(self.wide * 2.0);
             self.cannot = true;
@@ -545,7 +515,7 @@ impl Law {
         let may_try = self.phase == Phase::Cruise && self.at >= self.wide_at && !self.confirm && self.surprises == 0;
         if may_try && self.curve.get(&self.best).is_some_and(|best| best.seconds >= 2.0 * slot.seconds) {
             self.is_wider = !self.is_wider;
-            if self.is_wider && self.wide < WIDEST && slot.full > slot.seconds * 0.05 {
+            if self.is_wider && self.wide < self.c.widest && slot.full > slot.seconds * 0.05 {
                 self.try_window(self.wide * 2.0);
                 return;
             }
@@ -562,7 +532,7 @@ impl Law {
         self.confirm = false;
         let idle = slot.unwanted / slot.seconds / rate;
         // A rate that bulk does not use says nothing about rates near it: the next one to try is what bulk takes.
-        self.wanted = (idle > 1.0 - FOLLOW).then(|| Self::number(rate * (1.0 - idle)) + 1);
+        self.wanted = (idle > 1.0 - self.c.follow).then(|| self.number(rate * (1.0 - idle)) + 1);
         if self.surprises != 0 {
             self.countdown = self.countdown.max(2.0);
         }
@@ -571,7 +541,7 @@ impl Law {
     }
 
     fn set_length(&mut self) {
-        self.len = SLOT.max(LONGEST * self.longest).min(SLOT_MAX);
+        self.len = self.c.slot.max(self.c.longest * self.longest).min(self.c.slot_max);
     }
 
     /// What looks show bounds what further ones could win.
@@ -581,7 +551,7 @@ impl Law {
         for of in slot.apps.iter().filter(|of| of.done >= 4.0) {
             let mean = of.waited / of.done;
             match self.least.iter_mut().find(|least| least.app == of.key) {
-                Some(least) => least.waited = mean.min(least.waited * libm::exp2(slot.seconds / 60.0)),
+                Some(least) => least.waited = mean.min(least.waited * libm::exp2(slot.seconds / self.c.half / 10.0)),
                 None if may_begin => self.least.push(Wait { app: of.key, waited: mean, done: 1.0, late: 0.0 }),
                 None => {}
             }
@@ -590,14 +560,16 @@ impl Law {
 
     /// Whether half of bulk's rate is less than what the others could win by shorter waits.
     fn is_worth_a_look(&self, slot: &Slot, gain: f64) -> bool {
-        let Some(best) = self.curve.get(&self.best).filter(|best| best.seconds >= SETTLE / 3.0) else { return false };
+        let Some(best) = self.curve.get(&self.best).filter(|best| best.seconds >= self.c.settle / 3.0) else {
+            return false;
+        };
         let shortest = |of: &AppSlot| {
             let known = self.least.iter().find(|least| least.app == of.key);
             known.copied().unwrap_or(Wait { app: of.key, waited: 0.0, done: 1.0, late: 0.0 })
         };
         let shortest: Vec<Wait> = slot.apps.iter().map(shortest).collect();
         let could_win = self.harm(slot, &best.waits) - self.harm(slot, &shortest);
-        self.phase == Phase::Cruise && self.at >= self.look_at && could_win > gain * LN_2 + MARGIN
+        self.phase == Phase::Cruise && self.at >= self.look_at && could_win > gain * LN_2 + self.c.margin
     }
 
     /// Half the rate, for as long as the storage may need to work off what it has: it is better than the best one, or
@@ -606,22 +578,22 @@ impl Law {
         self.looked += slot.seconds;
         // As long as it gets better, the storage still has something of before to do.
         let better = self.against(slot, gain, (service, waits), Some(&self.pool));
-        if better.is_none_or(|better| better > Z_YES * libm::sqrt(self.noise / slot.seconds)) {
+        if better.is_none_or(|better| better > self.c.z * libm::sqrt(self.noise / slot.seconds)) {
             self.pool = Point::default();
         }
         self.pool.add(slot.seconds, service, waits);
         let gained = self.against(slot, gain, (self.pool.service(), &self.pool.waits), self.curve.get(&self.best));
-        let (gained, error) = (gained.unwrap_or(0.0) - MARGIN, libm::sqrt(self.noise / self.pool.seconds));
-        let is_sure = gained > Z_NO * error && self.pool.seconds > slot.seconds * 1.01;
-        if is_sure || self.looked >= SETTLE && gained > Z_YES * error {
+        let (gained, error) = (gained.unwrap_or(0.0) - self.c.margin, libm::sqrt(self.noise / self.pool.seconds));
+        let is_sure = gained > 2.0 * self.c.z * error && self.pool.seconds > slot.seconds * 1.01;
+        if is_sure || self.looked >= self.c.settle && gained > self.c.z * error {
             self.forget();
             self.ban();
             self.best = self.rate;
-            (self.look_rest, self.look_at) = (LOOK_REST, self.at + LOOK_REST);
+            (self.look_rest, self.look_at) = (self.c.retry, self.at + self.c.retry);
             self.search();
             (self.phase, self.countdown) = (Phase::Cruise, 1.0);
-        } else if self.looked < SETTLE {
-            self.len = SLOT.max(self.longest.min(SETTLE - self.looked)).min(SLOT_MAX);
+        } else if self.looked < self.c.settle {
+            self.len = self.c.slot.max(self.longest.min(self.c.settle - self.looked)).min(self.c.slot_max);
         } else {
             self.look_later();
             self.cruise();
@@ -648,15 +620,15 @@ impl Law {
         }
         self.pool.add(slot.seconds, service, waits);
         let gained = self.against(slot, gain, (service, waits), self.curve.get(&self.best)).unwrap_or(0.0);
-        if gained > Z_YES * libm::sqrt(self.noise / slot.seconds) + 2.0 * MARGIN {
+        if gained > self.c.z * libm::sqrt(self.noise / slot.seconds) + 2.0 * self.c.margin {
             // What was seen from here on was seen with the other one.
             self.curve.retain(|rate, _| *rate < self.best);
             self.curve.insert(self.best, core::mem::take(&mut self.pool));
-            (self.wide_rest, self.wide_at) = (LOOK_REST, self.at);
+            (self.wide_rest, self.wide_at) = (self.c.retry, self.at);
             self.cruise();
         } else {
             self.wide = self.old_wide;
-            self.wide_rest = (self.wide_rest * 2.0).min(8.0 * BAN);
+            self.wide_rest = (self.wide_rest * 2.0).min(8.0 * self.c.retry);
             self.wide_at = self.at + self.wide_rest;
             if self.cannot {
                 self.most = service;
@@ -672,7 +644,7 @@ impl Law {
     /// The best rate was too high: for a time, nothing as high is tried.
     fn ban(&mut self) {
         let again = self.ceiling < i32::MAX && self.best <= self.ceiling + 1;
-        self.ban = if again { (self.ban * 2.0).min(8.0 * BAN) } else { BAN };
+        self.ban = if again { (self.ban * 2.0).min(8.0 * self.c.retry) } else { self.c.retry };
         (self.ceiling, self.ceiling_until) = (self.best, self.at + self.ban);
     }
 
@@ -682,18 +654,18 @@ impl Law {
         self.drained += slot.seconds;
         // Only waits count: bulk goes at half of the rate.
         let than = |known: &Point| self.against(slot, gain, (known.service(), waits), Some(known));
-        let error = (Z_YES * libm::sqrt(2.0 * self.noise / slot.seconds)).min(0.3);
+        let error = (self.c.z * libm::sqrt(2.0 * self.noise / slot.seconds)).min(0.3);
         let done = match self.curve.get(&self.best).and_then(than) {
             Some(better) => better >= -error,
             None => than(&self.pool).is_some_and(|better| better <= error),
         };
         // While nothing is complete, waits only grow.
-        let moves = slot.apps.iter().all(|of| of.done > 0.0);
+        let moves = slot.apps.iter().all(|of| of.done > 0.0 || !asks(of));
         self.pool = Point::default();
         if moves {
             self.pool.add(slot.seconds, 1.0, waits);
         }
-        if !(done && moves) && self.drained < SETTLE {
+        if !(done && moves) && self.drained < self.c.settle {
             return;
         }
         if self.rate == self.best {
@@ -706,10 +678,10 @@ impl Law {
 
     /// U was `off` what was known of this rate.
     fn compare(&mut self, slot: &Slot, off: f64, is_up: bool) {
-        let seen = self.curve.get(&self.rate).map_or(FADED, |point| point.seconds);
+        let seen = self.curve.get(&self.rate).map_or(self.unknown(), |point| point.seconds);
         let seconds = 1.0 / slot.seconds + 1.0 / seen;
         let deviation = libm::sqrt(self.noise * seconds);
-        if self.rate == self.best && off.abs() > Z_NO * deviation && off.abs() > NEWS {
+        if self.rate == self.best && off.abs() > 2.0 * self.c.z * deviation && off.abs() > self.c.news {
             self.surprises = if off > 0.0 { self.surprises.max(0) + 1 } else { self.surprises.min(0) - 1 };
         } else if self.rate == self.best {
             self.surprises = 0;
@@ -723,12 +695,12 @@ impl Law {
 
     /// The least step that is worth enough for bulk to be told from noise in a trial of some seconds.
     fn least_step(&self, gain: f64) -> i32 {
-        let told = Z_YES * libm::sqrt(self.noise / 2.0) / (gain * LN_2 / GRID);
-        1 << libm::round(libm::log2(told.clamp(1.0, f64::from(STEP_MAX)))) as i32
+        let told = self.c.z * libm::sqrt(self.noise / 2.0) / (gain * LN_2 / self.c.grid);
+        1 << libm::round(libm::log2(told.clamp(1.0, f64::from(self.step_max())))) as i32
     }
 
     fn error(&self, rate: i32) -> f64 {
-        let seen = |rate: i32| self.curve.get(&rate).map_or(FADED, |point| point.seconds.max(FADED));
+        let seen = |rate: i32| self.curve.get(&rate).map_or(self.unknown(), |point| point.seconds.max(self.unknown()));
         libm::sqrt(self.noise * (1.0 / seen(rate) + 1.0 / seen(self.best)))
     }
 
@@ -758,17 +730,17 @@ impl Law {
         let up = self.rate > self.best;
         let error = self.error(self.rate);
         // Of two equal rates, the lower one is better.
-        let better = if up { here - best - MARGIN } else { here - best + MARGIN };
-        let yes = better > Z_YES * error;
-        let no = clearly || better < -Z_NO * error || better <= -Z_YES * error && self.trial_slots >= 2;
-        let last = self.trial_slots >= TRIAL_MAX || error < MARGIN;
+        let better = if up { here - best - self.c.margin } else { here - best + self.c.margin };
+        let yes = better > self.c.z * error;
+        let no = clearly || better < -2.0 * self.c.z * error || better <= -self.c.z * error && self.trial_slots >= 2;
+        let last = f64::from(self.trial_slots) >= self.c.trial_max || error < self.c.margin;
         if yes || last && better > 0.0 {
             self.best = self.rate;
             if self.momentum == Some(self.up) {
-                self.step = (self.step * 2).min(STEP_MAX);
+                self.step = (self.step * 2).min(self.step_max());
             }
             self.momentum = Some(self.up);
-            (self.refused, self.rest) = (0, REST);
+            self.refused = 0;
             (self.countdown, self.confirm) = (2.0, true);
             self.next();
         } else if no || last {
@@ -779,12 +751,10 @@ impl Law {
                 (self.refused, self.momentum) = (0, None);
                 if self.step > self.least_step(gain) {
                     self.step /= 2;
-                } else {
-                    self.rest = (self.rest * 1.5).min(REST_MAX);
                 }
             }
             if self.step <= self.least_step(gain) {
-                self.countdown = self.rest;
+                self.countdown = self.c.rest;
             }
             self.rate = self.best;
             if up {
@@ -798,7 +768,7 @@ impl Law {
 
     fn stand_at_top(&mut self, all: &[(i32, f64)]) {
         let own = find(all, self.best).unwrap_or(f64::NEG_INFINITY);
-        let better = all.iter().filter(|of| of.1 > own + MARGIN + Z_YES * self.error(of.0));
+        let better = all.iter().filter(|of| of.1 > own + self.c.margin + self.c.z * self.error(of.0));
         let top = better.fold(None, |top: Option<(i32, f64)>, of| match top {
             Some(top) if top.1 >= of.1 => Some(top),
             _ => Some(*of),
@@ -821,7 +791,7 @@ impl Law {
     fn drain(&mut self) {
         self.phase = Phase::Drain;
         (self.pool, self.drained) = (Point::default(), 0.0);
-        self.len = DRAIN_SLOT;
+        self.len = 0.0;
     }
 
     /// The next slot: at the best rate, or a trial near it.
@@ -831,7 +801,9 @@ impl Law {
         if self.countdown > 0.0 || !self.curve.contains_key(&self.best) {
             return;
         }
-        let most = if self.at < self.ceiling_until { (self.ceiling - 1).max(self.best) } else { i32::MAX };
+        // Far above what bulk ever got, rates say nothing.
+        let most = self.number(self.most) + 3 * self.step_max();
+        let most = if self.at < self.ceiling_until { most.min(self.ceiling - 1) } else { most }.max(self.best);
         self.up &= self.best < most;
         let down = self.best - self.step;
         self.rate = match self.up {
@@ -847,21 +819,26 @@ impl Law {
     }
 
     fn cruise(&mut self) {
-        (self.phase, self.rate, self.countdown, self.rest) = (Phase::Cruise, self.best, 2.0, REST);
+        (self.phase, self.rate, self.countdown) = (Phase::Cruise, self.best, 2.0);
     }
 
     fn search(&mut self) {
-        (self.step, self.up, self.refused, self.rest) = (STEP_MAX, true, 0, REST);
+        (self.step, self.up, self.refused) = (self.step_max(), true, 0);
         (self.countdown, self.trial_slots) = (0.0, 0);
     }
 
     /// From bulk's share of what it was served.
     fn start(&mut self) {
-        self.best = Self::number(self.most * libm::sqrt(self.share).min(0.8));
+        self.best = self.number(self.most * libm::sqrt(self.share).min(0.8));
         self.rate = self.best;
         self.search();
-        (self.phase, self.countdown, self.len) = (Phase::Cruise, 1.0, SLOT);
+        (self.phase, self.countdown, self.len) = (Phase::Cruise, 1.0, self.c.slot);
     }
+}
+
+/// Whether it had requests: if not, nothing is known of its waits.
+fn asks(of: &AppSlot) -> bool {
+    of.waited > 0.0 || of.done > 0.0
 }
 
 /// Whether all that are there now were seen there.

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::law::BETA;
+use crate::constants::Constants;
 use crate::pace::Pace;
 use crate::units::Time;
 
@@ -19,6 +19,7 @@ pub(super) struct Bulk {
 /// What bulk has in the storage, and how fast more may follow. Credit is cost times nanoseconds.
 #[derive(Debug)]
 pub(super) struct Gate {
+    c: Constants,
     pub(super) pace: Pace,
     /// How many times the window is as large as it is at first.
     pub(super) wide: f64,
@@ -29,6 +30,8 @@ pub(super) struct Gate {
     pub(super) requests: usize,
     /// The usual cost of such a request, and its time in the storage if it is alone there, 0 if unknown.
     pub(super) usual: f64,
+    /// Sums of what requests cost and of its square, which fade.
+    costs: [f64; 2],
     pub(super) alone_ns: f64,
     /// Cost per second that was completed of late, and the most of it.
     mean: f64,
@@ -45,11 +48,9 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// The pace holds over this time.
-    const BURST_NS: i128 = 10_000_000;
-
-    pub(super) const fn new() -> Self {
+    pub(super) const fn new(c: Constants) -> Self {
         Self {
+            c,
             pace: Pace::Free,
             wide: 1.0,
             credit: 0,
@@ -57,6 +58,7 @@ impl Gate {
             held: 0,
             requests: 0,
             usual: 0.0,
+            costs: [0.0; 2],
             alone_ns: 0.0,
             mean: 0.0,
             most: 0.0,
@@ -76,17 +78,22 @@ impl Gate {
         }
     }
 
-    /// Ends a tick of `seconds`. Each server has its own: what others decide says nothing about it.
-    pub(super) fn note_served(&mut self, seconds: f64) {
-        self.mean += (self.served as f64 / seconds.max(1e-9) - self.mean) * 0.2;
-        self.most = (self.most * libm::exp2(-seconds / 20.0)).max(self.mean);
+    /// The most credit.
+    fn most_credit(&self, rate: i128) -> i128 {
+        self.usual as i128 / 2 * 1_000_000_000 + rate * (self.c.burst * 1e9) as i128
+    }
+
+    /// Ends a tick of `seconds`.
+    pub(super) fn note_served(&mut self, served: f64, seconds: f64) {
+        self.mean += (served / seconds.max(1e-9) - self.mean) * 0.2;
+        self.most = (self.most * libm::exp2(-seconds / self.c.half / 4.0)).max(self.mean);
     }
 
     /// Credit grows at the rate; what is more than a moment of it is lost.
     pub(super) fn fill(&mut self, now: Time) {
         let Some(rate) = self.rate() else { return };
         let full = self.credit + i128::from(now.nanos_since(self.filled)) * rate;
-        let most = self.usual as i128 / 2 * 1_000_000_000 + rate * Self::BURST_NS;
+        let most = self.most_credit(rate);
         let lost = (full - most).max(0);
         self.lost += lost;
         if !self.is_empty {
@@ -101,8 +108,7 @@ impl Gate {
         }
         self.fill(now);
         self.pace = pace;
-        let usual = self.usual as i128 * 1_000_000_000;
-        let most = usual / 2 + self.rate().unwrap_or(0) * Self::BURST_NS;
+        let (usual, most) = (self.usual as i128 * 1_000_000_000, self.most_credit(self.rate().unwrap_or(0)));
         (self.credit, self.filled) = (self.credit.clamp(-usual, most), now);
     }
 
@@ -112,16 +118,18 @@ impl Gate {
         match self.pace {
             Pace::First => 2.0,
             Pace::Free => libm::ceil(3.0 * self.most * seconds / self.usual.max(1.0)).max(2.0),
-            Pace::At(rate) => self.wide * libm::ceil(BETA * rate * seconds / self.usual.max(1.0)).max(1.0),
+            Pace::At(rate) => self.wide * libm::ceil(self.c.beta * rate * seconds / self.usual.max(1.0)).max(1.0),
         }
     }
 
-    /// When a request may go; `Err(None)` if only after another one is complete.
-    pub(super) fn may_go(&mut self, now: Time, cost: u64, held: u64) -> Result<(), Option<Time>> {
+    /// Whether nothing more of bulk may be in the storage.
+    pub(super) fn is_full(&mut self, now: Time, held: u64) -> bool {
         if let Some(since) = self.full_since.take() {
             self.full_ns += now.nanos_since(since);
         }
-        if self.requests > 0 && (self.held + held) as f64 > self.window() * cost as f64 {
+        let usual = if self.usual > 0.0 { self.usual } else { held as f64 };
+        let is_full = self.requests > 0 && (self.held + held) as f64 > self.window() * usual;
+        if is_full {
             if self.is_empty {
                 // What was lost until now was not wanted.
                 self.fill(now);
@@ -129,6 +137,13 @@ impl Gate {
             if self.credit >= 0 {
                 self.full_since = Some(now);
             }
+        }
+        is_full
+    }
+
+    /// When a request may go; `Err(None)` if only after another one is complete.
+    pub(super) fn may_go(&mut self, now: Time, held: u64) -> Result<(), Option<Time>> {
+        if self.is_full(now, held) {
             return Err(None);
         }
         self.fill(now);
@@ -156,7 +171,11 @@ impl Gate {
         let Some(took_ns) = took_ns else { return };
         self.served += bulk.cost;
         let mean = |before: f64, now: f64| if before == 0.0 { now } else { before * 0.875 + now * 0.125 };
-        self.usual = mean(self.usual, bulk.cost as f64);
+        // Of most of what is served: small requests among large ones are many and say nothing.
+        let cost = bulk.cost as f64;
+        self.costs = self.costs.map(|sum| sum * 0.875);
+        self.costs = [self.costs[0] + cost, self.costs[1] + cost * cost];
+        self.usual = self.costs[1] / self.costs[0];
         if bulk.alone {
             self.alone_ns = mean(self.alone_ns, took_ns as f64);
         }

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use super::law::Law;
+use crate::constants::Constants;
 use crate::pace::{AppMeasure, Measure, Pace};
 use crate::testing::Random;
 
@@ -46,6 +47,7 @@ impl Curve {
             done: calls,
             late: 0.0,
             waited: calls * wait,
+            stored: calls * wait,
             pending: 1.0,
             age: wait / 2.0,
             longest: wait * 3.0,
@@ -91,7 +93,7 @@ fn it_stands_where_the_rate_is_worth_most() {
     for weights in [[1.0, 1.0], [4.0, 1.0], [1.0, 4.0]] {
         for quiet in [0.0005, 0.004, 0.03] {
             let mut curve = Curve { weights, quiet, ..Curve::NEW };
-            let lacks = curve.run(&mut Law::new(), 120) / (weights[0] + weights[1]) * 2.0;
+            let lacks = curve.run(&mut Law::new(Constants::DEFAULT), 120) / (weights[0] + weights[1]) * 2.0;
             assert!(lacks < 0.05, "{weights:?}, {quiet} s: {lacks}");
         }
     }
@@ -99,7 +101,7 @@ fn it_stands_where_the_rate_is_worth_most() {
 
 #[test]
 fn it_follows_storage_that_gets_slower_or_faster() {
-    let (mut curve, mut law) = (Curve::NEW, Law::new());
+    let (mut curve, mut law) = (Curve::NEW, Law::new(Constants::DEFAULT));
     for capacity in [60e6, 15e6, 120e6] {
         curve.capacity = capacity;
         let lacks = curve.run(&mut law, 60);
@@ -109,7 +111,7 @@ fn it_follows_storage_that_gets_slower_or_faster() {
 
 #[test]
 fn it_comes_back_to_the_rate_that_it_knows() {
-    let (mut curve, mut law) = (Curve::NEW, Law::new());
+    let (mut curve, mut law) = (Curve::NEW, Law::new(Constants::DEFAULT));
     curve.run(&mut law, 60);
     let mut alone = curve.tick(Pace::Free);
     alone.apps.remove(0);
@@ -125,7 +127,7 @@ fn it_comes_back_to_the_rate_that_it_knows() {
 #[test]
 fn same_ticks_same_paces() {
     let paces = || {
-        let (mut curve, mut law, mut pace) = (Curve::NEW, Law::new(), Pace::Free);
+        let (mut curve, mut law, mut pace) = (Curve::NEW, Law::new(Constants::DEFAULT), Pace::Free);
         let all = (0..2000).map(|_| {
             pace = law.on_tick(&curve.tick(pace), 1.0);
             pace
