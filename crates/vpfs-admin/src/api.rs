@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use vpfs_core::{OpKind, PolicyKind, Rule, Time};
+use vpfs_core::pace::TriedRate;
+use vpfs_core::{AppId, OpKind, PolicyKind, Rule, Time};
 use vpfs_node::{Activity, AppSnapshot, Situation, StorageTimes, WaitedFor};
 use vpfs_proxy::{AppStatus, HolderReport, ServerStatus, Used};
 
@@ -73,10 +74,34 @@ pub struct Server {
     pub busy_seconds: f64,
     /// The rate of bulk, of which each access takes 64 KiB and its bytes; `null` if it is not limited now.
     pub pace_bytes_per_second: Option<u64>,
+    /// What rates of bulk were recently worth, in order. Of several servers with one rate, the one that decides has
+    /// them.
+    #[serde(default)]
+    pub tried_rates: Vec<Tried>,
     /// Connections that were closed because their host had too many.
     pub refused_connections: u64,
     /// All applications that it knows.
     pub apps: Vec<App>,
+}
+
+/// What a rate of bulk was worth of late, relative to the best one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tried {
+    /// The rate at each server, of which each access takes 64 KiB and its bytes.
+    pub bytes_per_second: u64,
+    /// What bulk was served.
+    pub bulk: f64,
+    /// How fast each of the others went.
+    pub speeds: Vec<Speed>,
+}
+
+/// How fast an application went.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Speed {
+    /// Its name.
+    pub app: String,
+    /// Relative to another time.
+    pub speed: f64,
 }
 
 /// An application at one server.
@@ -274,9 +299,21 @@ impl Server {
             outstanding: snapshot.outstanding as u64,
             busy_seconds: snapshot.busy.as_secs_f64(),
             pace_bytes_per_second: snapshot.limits.pace,
+            tried_rates: snapshot.tried.iter().map(|tried| Tried::new(&status.apps, tried)).collect(),
             refused_connections: *refused_connections,
             apps: snapshot.apps.iter().filter_map(app).collect(),
         }
+    }
+}
+
+impl Tried {
+    fn new(names: &[AppStatus], tried: &TriedRate<AppId>) -> Self {
+        let speed =
+            |(app, speed): &(AppId, f64)| Some(Speed { app: names.get(app.index())?.name.clone(), speed: *speed });
+        let speeds = tried.speeds.iter().filter_map(speed);
+        #[expect(clippy::cast_possible_truncation, reason = "a rate")]
+        let bytes_per_second = tried.rate as u64;
+        Self { bytes_per_second, bulk: tried.bulk, speeds: speeds.collect() }
     }
 }
 
@@ -561,6 +598,8 @@ pub struct AtServer {
     pub policy: String,
     /// How long it was seen.
     pub seconds: f64,
+    /// What rates of bulk were worth at the end, as [`Server::tried_rates`].
+    pub tried_rates: Vec<Tried>,
     /// Applications, once each.
     pub apps: Vec<App>,
 }
@@ -586,7 +625,7 @@ impl Span {
                 let before: HashMap<&str, &App> = then.apps.iter().map(|app| (app.app.as_str(), app)).collect();
                 let since = now.apps.iter().map(|app| app.since(before.get(app.app.as_str()).copied()));
                 let (name, policy) = (now.server.clone(), now.policy.clone());
-                Some(AtServer { name, policy, seconds, apps: since.collect() })
+                Some(AtServer { name, policy, seconds, tried_rates: now.tried_rates.clone(), apps: since.collect() })
             })
         });
         let servers: Vec<AtServer> = servers.collect();

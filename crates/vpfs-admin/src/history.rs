@@ -214,7 +214,7 @@ impl Store {
     fn add(&mut self, at: u64, span: &Span) -> rusqlite::Result<()> {
         let transaction = self.connection.transaction()?;
         for server in &span.servers {
-            let AtServer { name: server, policy, seconds, apps } = server;
+            let AtServer { name: server, policy, seconds, apps, .. } = server;
             for app in kept_rows(apps) {
                 let sample = Sample { at, seconds: *seconds, server: server.clone(), policy: policy.clone(), app };
                 insert(&transaction, 0, &sample)?;
@@ -440,7 +440,13 @@ mod tests {
         let mut status = Status::from(&testing::status(&names));
         let mut server = status.servers.remove(0);
         server.apps.iter_mut().for_each(|app| app.behind.clear());
-        let server = AtServer { name: server.server, policy: server.policy, seconds: 10.0, apps: server.apps };
+        let server = AtServer {
+            name: server.server,
+            policy: server.policy,
+            seconds: 10.0,
+            tried_rates: Vec::new(),
+            apps: server.apps,
+        };
         Span { seconds: 10.0, servers: vec![server], unstored_bytes: 0 }
     }
 

@@ -586,6 +586,7 @@ mod tests {
         let server = |server: api::Server| api::AtServer {
             name: server.server,
             policy: server.policy,
+            tried_rates: Vec::new(),
             seconds: 10.0,
             apps: server.apps,
         };

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tracing_subscriber::prelude::*;
+use vpfs_core::pace::TriedRate;
 use vpfs_core::{AppId, Bytes, Limits, OpKind, PolicyKind, Time};
 use vpfs_node::{
     Activity, Alike, AppAccount, AppSnapshot, PeerService, Quiet, Situation, Snapshot, StorageTimes, WaitedFor,
@@ -78,12 +79,19 @@ fn snapshot(apps: &[&str]) -> Snapshot {
         policy: PolicyKind::Isolation,
         bulk: vec![AppId(0)],
         limits: Limits { pace: Some(250_000_000), ..Limits::default() },
+        tried: tried(),
         queued: apps.len(),
         outstanding: apps.len(),
         busy: 40 * SECOND,
         apps: (0..).map(AppId).zip(apps).map(app).collect(),
         others: None,
     }
+}
+
+/// A rate that is best, and a higher one.
+fn tried() -> Vec<TriedRate<AppId>> {
+    let tried = |rate, bulk, speed| TriedRate { rate, bulk, speeds: vec![(AppId(0), speed)] };
+    vec![tried(250e6, 1.0, 1.0), tried(272e6, 1.09, 0.76)]
 }
 
 /// Reads that take twice as long as at best, and wait for half of that, since ten seconds.

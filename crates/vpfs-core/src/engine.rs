@@ -9,7 +9,7 @@ use crate::event::EventQueue;
 use crate::learned::Learned;
 use crate::limits::Limits;
 use crate::member::Member;
-use crate::pace::Pacing;
+use crate::pace::{Pacing, TriedRate};
 use crate::request::Request;
 use crate::scheduler::Scheduler;
 use crate::settings::Settings;
@@ -70,6 +70,11 @@ pub(crate) trait Engine: Scheduler + Debug {
     /// The applications that go at the pace of bulk, in order.
     fn bulk(&self) -> &[AppId] {
         &[]
+    }
+
+    /// What rates of bulk were worth of late, if that is decided here.
+    fn tried(&self) -> Vec<TriedRate<AppId>> {
+        Vec::new()
     }
 }
 

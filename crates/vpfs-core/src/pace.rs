@@ -228,6 +228,25 @@ impl<K> Default for Decision<K> {
     }
 }
 
+/// What a rate of bulk was worth of late, relative to the best one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TriedRate<K> {
+    /// Cost per second at each server.
+    pub rate: f64,
+    /// What bulk was served.
+    pub bulk: f64,
+    /// How fast the others went, if they were seen there.
+    pub speeds: Vec<(K, f64)>,
+}
+
+impl<K: Copy> TriedRate<K> {
+    /// The same over another name for each application; those that have none are left out.
+    pub fn by<L>(&self, name: impl Fn(K) -> Option<L>) -> TriedRate<L> {
+        let speeds = self.speeds.iter().filter_map(|(key, speed)| Some((name(*key)?, *speed)));
+        TriedRate { rate: self.rate, bulk: self.bulk, speeds: speeds.collect() }
+    }
+}
+
 /// A pace of bulk that is decided for several servers together.
 pub trait Pacing {
     /// Whether it is decided outside.

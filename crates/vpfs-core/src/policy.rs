@@ -24,7 +24,7 @@ use crate::learned::Learned;
 use crate::limits::Limits;
 use crate::list::{Links, Node};
 use crate::member::Member;
-use crate::pace::Pacing;
+use crate::pace::{Pacing, TriedRate};
 use crate::request::{Dispatch, OpKind, Request, ServiceClass, ServiceReport};
 use crate::scheduler::Scheduler;
 use crate::settings::Settings;
@@ -162,6 +162,11 @@ impl Policy {
     /// The applications that go at the pace of bulk, in order.
     pub fn bulk(&self) -> &[AppId] {
         self.data.bulk()
+    }
+
+    /// What rates of bulk were worth of late, if that is decided here.
+    pub fn tried(&self) -> Vec<TriedRate<AppId>> {
+        self.data.tried()
     }
 
     /// Changes to other settings; see the [module](self) for what is kept. Drain dispatches afterwards, as after any

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use vpfs_core::ioco::order_of;
+use vpfs_core::pace::TriedRate;
 use vpfs_core::{
     AppId, AppPolicy, Bytes, Dispatch, Event as SchedulerEvent, Learned, MIN_DATA_COST, Member, Objects, OpKind,
     Policy, Reach, Request, Scheduler, ServerId, ServiceClass, Settings, SharedService, Time, TotalId, TotalKind,
@@ -567,12 +568,18 @@ impl<W> Node<W> {
             policy: self.settings().kind,
             bulk: self.scheduler.bulk().to_vec(),
             limits: self.scheduler.limits(),
+            tried: self.tried(),
             queued: self.queued(),
             outstanding: self.outstanding(),
             busy: accounts.map_or(Duration::ZERO, |accounts| accounts.used().all()),
             apps,
             others: others.map(|others| *others),
         }
+    }
+
+    fn tried(&self) -> Vec<TriedRate<AppId>> {
+        let of_all = self.peers.as_ref().and_then(|peers| peers.tried(&self.flows));
+        of_all.unwrap_or_else(|| self.scheduler.tried())
     }
 
     fn seen(&self, now: Time, app: AppId) -> Option<AppSnapshot> {

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use vpfs_core::isolation::Decider;
-use vpfs_core::pace::{AppMeasure, Decision, Measure, SHARED_TICK};
+use vpfs_core::pace::{AppMeasure, Decision, Measure, SHARED_TICK, TriedRate};
 use vpfs_core::{AppId, Policy, ServerId, Time};
 
 use crate::coordination::FlowKey;
@@ -275,6 +275,12 @@ impl Pace {
                 (self.number, self.decision) = (*number, decision.clone());
             }
         }
+    }
+
+    /// What rates of bulk were worth of late, if this server decides for others, too.
+    pub(crate) fn tried(&self, flows: &Flows) -> Option<Vec<TriedRate<AppId>>> {
+        let of_all = self.decider.as_ref()?.tried();
+        Some(of_all.iter().map(|tried| tried.by(|key| flows.app(FlowKey(key)))).collect())
     }
 
     pub(crate) fn poll_transmit(&mut self) -> Option<(ServerId, PaceMessage)> {

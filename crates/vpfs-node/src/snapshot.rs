@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use vpfs_core::pace::TriedRate;
 use vpfs_core::{AppId, Limits, PolicyKind, Time};
 
 use crate::accounts::{Activity, AppAccount};
@@ -19,6 +20,8 @@ pub struct Snapshot {
     pub bulk: Vec<AppId>,
     /// What limits the work in the storage now.
     pub limits: Limits,
+    /// What rates of bulk were worth of late, in order; empty where that is decided elsewhere.
+    pub tried: Vec<TriedRate<AppId>>,
     /// Requests that wait.
     pub queued: usize,
     /// Requests in the storage, without those that wait for their clients.

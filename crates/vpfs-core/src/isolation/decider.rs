@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use super::groups::Asking;
 use super::law::Law;
 use crate::constants::Constants;
-use crate::pace::{AppMeasure, Decision, Measure};
+use crate::pace::{AppMeasure, Decision, Measure, TriedRate};
 use crate::settings::Protection;
 
 /// More interactive applications count as one: of those that come and go, no two moments could be compared.
@@ -32,6 +32,11 @@ impl Decider {
     /// Changes what interactive applications are worth.
     pub fn set_protection(&mut self, protection: Protection) {
         self.protection = protection;
+    }
+
+    /// What is known of rates, in order.
+    pub fn tried(&self) -> Vec<TriedRate<u64>> {
+        self.law.tried()
     }
 
     /// Decides by what was measured since the last time. O(n log n) in applications.

@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use core::f64::consts::LN_2;
 
 use crate::constants::Constants;
-use crate::pace::{AppMeasure, Measure, Pace};
+use crate::pace::{AppMeasure, Measure, Pace, TriedRate};
 
 /// What was measured of bulk and of the interactive applications, in a tick or in a slot.
 type Slot = Measure<u64>;
@@ -357,17 +357,30 @@ impl Law {
         sent.min((slot.served + slot.usual) / slot.seconds).max(1.0)
     }
 
+    /// What is known of rates, in order; nothing if bulk is not paced.
+    pub(super) fn tried(&self) -> Vec<TriedRate<u64>> {
+        let paced = !matches!(self.phase, Phase::Free | Phase::First);
+        let Some(best) = self.curve.get(&self.best).filter(|_| paced) else { return Vec::new() };
+        let tried = |(rate, point): (&i32, &Point)| {
+            let speed =
+                |of: &Wait| Some((of.app, self.cycle(of.app, &best.waits)? / self.cycle(of.app, &point.waits)?));
+            let bulk = point.service() / best.service().max(1.0);
+            TriedRate { rate: self.of_rate(*rate), bulk, speeds: point.waits.iter().filter_map(speed).collect() }
+        };
+        self.curve.iter().map(tried).collect()
+    }
+
     /// The mean time from one call to the next.
-    fn cycle(&self, of: &AppSlot, waits: &[Wait]) -> Option<f64> {
-        let wait = waits.iter().find(|wait| wait.app == of.key)?;
-        let think = self.think.iter().find(|think| think.app == of.key);
+    fn cycle(&self, app: u64, waits: &[Wait]) -> Option<f64> {
+        let wait = waits.iter().find(|wait| wait.app == app)?;
+        let think = self.think.iter().find(|think| think.app == app);
         let think = think.map_or(0.0, |think| think.seconds / think.calls.max(1.0));
         Some((think + wait.mean()).max(1e-6))
     }
 
     /// The weighted sum of ln(Z + L). An application that has not been seen with these waits does not count.
     fn harm(&self, slot: &Slot, waits: &[Wait]) -> f64 {
-        let harm = |of: &AppSlot| Some(of.weight / self.norm * ln(self.cycle(of, waits)?));
+        let harm = |of: &AppSlot| Some(of.weight / self.norm * ln(self.cycle(of.key, waits)?));
         slot.apps.iter().filter_map(harm).sum::<f64>() + waits.iter().map(|wait| wait.broken(&self.c)).sum::<f64>()
     }
 
@@ -381,7 +394,7 @@ impl Law {
             if !asks(of) {
                 return None;
             }
-            let speed = self.cycle(of, &known.waits)? / self.cycle(of, waits)?;
+            let speed = self.cycle(of.key, &known.waits)? / self.cycle(of.key, waits)?;
             Some(of.weight / self.norm * if speed < 1.0 { speed - 1.0 } else { ln(speed) })
         };
         let broken = |waits: &[Wait]| waits.iter().map(|wait| wait.broken(&self.c)).sum::<f64>();

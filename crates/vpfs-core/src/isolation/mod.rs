@@ -44,7 +44,7 @@ use crate::limits::Limits;
 use crate::list::{Links, Node};
 use crate::member::Member;
 use crate::minima::Minima;
-use crate::pace::{AppMeasure, Decision, Measure, Pace, Pacing, SHARED_TICK};
+use crate::pace::{AppMeasure, Decision, Measure, Pace, Pacing, SHARED_TICK, TriedRate};
 use crate::prices::Prices;
 use crate::quickest::Quickest;
 use crate::request::{Dispatch, OpKind, Pieces, Request, Rule, ServiceClass, ServiceReport};
@@ -827,6 +827,11 @@ impl Engine for Isolation {
 
     fn bulk(&self) -> &[AppId] {
         &self.decision.bulk
+    }
+
+    fn tried(&self) -> Vec<TriedRate<AppId>> {
+        let app = |key| u32::try_from(key).ok().map(AppId);
+        self.decider.tried().iter().map(|tried| tried.by(app)).collect()
     }
 
     fn reconfigure(&mut self, _now: Time, before: &Settings, settings: &Settings) -> bool {

@@ -312,6 +312,7 @@ pub(super) mod tests {
             outstanding: 2,
             busy_seconds: up.into(),
             pace_bytes_per_second: None,
+            tried_rates: Vec::new(),
             refused_connections: 0,
             apps: vec![app("climate", work(up.into()), f64::from(up) / 2.0), app("idle", nothing, 0.0)],
         };

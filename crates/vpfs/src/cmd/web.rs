@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use vpfs_admin::api::{App, History, Sample, Span, Status, Work};
+use vpfs_admin::api::{App, History, Sample, Span, Speed, Status, Tried, Work};
 use vpfs_admin::events::{Event, EventsReport};
 use vpfs_admin::{EVENTS, Kept, PEERS, PageKey, STATUS, get_here, route_of_history, serve_page};
 use vpfs_config::Config;
@@ -288,7 +288,37 @@ fn storage(samples: &Samples) -> Section {
                 server.refused_connections.to_string(),
             ])
         });
-    Section::new("Servers").table(table)
+    let servers = samples.statuses.iter().flat_map(|status| &status.servers);
+    let tried = servers.map(|server| &server.tried_rates).find(|tried| !tried.is_empty());
+    let section = Section::new("Servers").table(table);
+    tried.into_iter().fold(section, |section, tried| {
+        section.figure(
+            curve(tried),
+            "At each server. As long as one percent more for bulk costs the others less than one percent, weighted, its \
+             rate rises.",
+        )
+    })
+}
+
+/// What rates of bulk were worth of late to it and to those that lose most.
+fn curve(tried: &[Tried]) -> Plot {
+    let line = |name: &str, of: &dyn Fn(&Tried) -> Option<f64>| {
+        let points = tried.iter().filter_map(|tried| Some((tried.bytes_per_second as f64 / 1e6, of(tried)? * 100.0)));
+        Series::line(name, points).with_markers()
+    };
+    let mut least = BTreeMap::<&str, f64>::new();
+    for Speed { app, speed } in tried.iter().flat_map(|tried| &tried.speeds) {
+        least.entry(app).and_modify(|least| *least = least.min(*speed)).or_insert(*speed);
+    }
+    let mut apps: Vec<&str> = least.keys().copied().collect();
+    apps.sort_by(|one, other| least[one].total_cmp(&least[other]));
+    apps.truncate(LINES);
+    let speed = |app: &str, tried: &Tried| tried.speeds.iter().find(|of| of.app == app).map(|of| of.speed);
+    let (rate, part) = (Axis::linear("rate of bulk", "MB/s"), Axis::linear("of that at the best rate", "%"));
+    let plot =
+        Plot::new("What rates of bulk are worth", rate, part).series(line("bulk gets", &|tried| Some(tried.bulk)));
+    apps.iter()
+        .fold(plot, |plot, app| plot.series(line(&format!("speed of {}", plain(app)), &|tried| speed(app, tried))))
 }
 
 fn peers(samples: &Samples) -> Section {

@@ -63,6 +63,8 @@ pub(in super::super) struct Breakdown {
     /// Its weight's part of the weights of those that had requests.
     pub(super) share: f64,
     pub(super) weight: u32,
+    /// Others are protected from it.
+    pub(super) bulk: bool,
     pub(super) cap_bytes_per_second: Option<u64>,
 }
 
@@ -177,6 +179,7 @@ impl Breakdown {
         self.used += app.used_seconds;
         self.entitled += app.entitled_seconds;
         self.weight = app.weight;
+        self.bulk |= app.bulk;
         self.cap_bytes_per_second = app.cap_bytes_per_second;
     }
 
@@ -471,7 +474,8 @@ pub(super) mod tests {
     }
 
     pub(in super::super::super) fn span(apps: Vec<App>) -> Span {
-        let server = AtServer { name: "s1".into(), policy: "fifo".into(), seconds: 10.0, apps };
+        let server =
+            AtServer { name: "s1".into(), policy: "fifo".into(), seconds: 10.0, tried_rates: Vec::new(), apps };
         Span { seconds: 10.0, servers: vec![server], unstored_bytes: 0 }
     }
 

@@ -10,7 +10,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table as TextTable};
 use serde::Serialize;
 use vpfs_admin::api;
-use vpfs_admin::api::{AtServer, Sample, Slower, Span, Waits};
+use vpfs_admin::api::{AtServer, Sample, Slower, Span, Tried, Waits};
 use vpfs_config::units::Rate;
 use vpfs_report::{Axis, Bar, Bars, Report as Page, Section, Table};
 
@@ -171,7 +171,7 @@ fn sums(samples: Vec<Sample>) -> Span {
                 server.seconds = server.seconds.max(seconds);
                 server.apps.push(app);
             }
-            None => span.servers.push(AtServer { name, policy, seconds, apps: vec![app] }),
+            None => span.servers.push(AtServer { name, policy, seconds, tried_rates: Vec::new(), apps: vec![app] }),
         }
     }
     span
@@ -227,7 +227,45 @@ fn explanation(breakdown: &Breakdown, span: &Span) -> String {
     lines.push(format!("  {:15} {used:>4} of the storage's time; entitled to {entitled}", "used"));
     lines.push(String::new());
     lines.extend(sentences(breakdown, span.unstored_bytes));
+    lines.extend(curve(breakdown, span));
     lines.join("\n")
+}
+
+/// Rates below and above the best one that are shown.
+const NEAR: usize = 3;
+
+/// What rates of bulk were recently worth to bulk and to this application; if it is bulk itself, to those that would
+/// lose most. `None` if nothing is known, or it has nothing to do with it.
+fn curve(Breakdown { app, bulk, .. }: &Breakdown, span: &Span) -> Option<String> {
+    let rates = span.servers.iter().map(|server| &server.tried_rates).find(|rates| !rates.is_empty())?;
+    let best = (0..rates.len()).min_by(|a, b| (rates[*a].bulk - 1.0).abs().total_cmp(&(rates[*b].bulk - 1.0).abs()))?;
+    let near = &rates[best.saturating_sub(NEAR)..(best + NEAR + 1).min(rates.len())];
+    let speed = |rate: &Tried, name: &str| rate.speeds.iter().find(|of| of.app == name).map(|of| of.speed);
+    let least = |name: &str| near.iter().filter_map(|rate| speed(rate, name)).fold(1.0, f64::min);
+    let mut others: Vec<&str> = rates[best].speeds.iter().map(|of| of.app.as_str()).collect();
+    others.sort_by(|one, other| least(one).total_cmp(&least(other)));
+    others.retain(|name| *bulk || name == app);
+    others.truncate(NEAR);
+    if others.is_empty() || near.len() < 2 {
+        return None;
+    }
+    let row = |rate: &Tried| {
+        let speeds = others.iter().map(|name| speed(rate, name).map_or("-".to_owned(), percent));
+        [format!("{:.1} MB/s", rate.bytes_per_second as f64 / 1e6), percent(rate.bulk)]
+            .into_iter()
+            .chain(speeds)
+            .collect::<Vec<_>>()
+    };
+    let mut table = TextTable::new();
+    let header = ["rate of bulk".to_owned(), "bulk gets".to_owned()];
+    let header = header.into_iter().chain(others.iter().map(|name| format!("speed of {}", plain(name))));
+    table.load_style(NOTHING).set_header(header).add_rows(near.iter().map(row));
+    for column in table.column_iter_mut() {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    Some(format!(
+        "\nSeen recently at each server, relative to the rate that is best for all (docs/isolation.md):\n{table}"
+    ))
 }
 
 fn heading(breakdown: &Breakdown, span: &Span) -> String {
@@ -523,6 +561,8 @@ fn shares(all: &[Breakdown]) -> Section {
 
 #[cfg(test)]
 mod tests {
+    use vpfs_admin::api::Speed;
+
     use super::breakdown::tests::{app, span};
     use super::*;
 
@@ -547,6 +587,32 @@ mod tests {
             What would change it: policy = \"isolation\" bounds what others have in the storage (now: \"fifo\"); or a \
             cap for large.";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn what_rates_of_bulk_are_worth_is_shown() {
+        let mut span = span(vec![app("small", [0.0, 20.0, 1.0], "large"), app("large", [0.0, 1.0, 1.0], "large")]);
+        let tried = |rate: u64, bulk, speed| Tried {
+            bytes_per_second: rate * 100_000,
+            bulk,
+            speeds: vec![Speed { app: "small".to_owned(), speed }],
+        };
+        span.servers[0].tried_rates = vec![tried(138, 1.0, 1.0), tried(150, 1.09, 0.76)];
+        let lines = |app: &str| {
+            let text = curve(&Breakdown::of(&span, app).unwrap(), &span)?;
+            Some(
+                text.lines()
+                    .skip(2)
+                    .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+                    .collect::<Vec<_>>(),
+            )
+        };
+        let expected = ["rate of bulk bulk gets speed of small", "13.8 MB/s 100% 100%", "15.0 MB/s 109% 76%"];
+        assert_eq!(lines("small").unwrap(), expected);
+        assert_eq!(lines("large"), None, "it is not bulk");
+        span.servers[0].apps[1].bulk = true;
+        let text = curve(&Breakdown::of(&span, "large").unwrap(), &span).unwrap();
+        assert!(text.contains("speed of small"), "{text}");
     }
 
     #[test]
