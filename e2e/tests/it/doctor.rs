@@ -94,8 +94,8 @@ JOURNAL_STREAM=$(stat -c %d:%i first.log) "$VPFS" proxy --config first.toml 2>>f
 JOURNAL_STREAM=1:1 "$VPFS" proxy --config second.toml 2>second.log & started="$started $!"
 until grep -q ready second.log; do sleep 0.1; done
 ask() { journalctl --directory=/run/log/journal --output=json MESSAGE=ready VPFS_SERVERS=s1; }
-until ask | grep -q ready; do sleep 0.1; done
-ask
+until entry=$(ask) && printf '%s' "$entry" | grep -q ready; do sleep 0.1; done
+printf '%s\n' "$entry"
 "#;
 
 #[test]
