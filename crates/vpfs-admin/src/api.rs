@@ -1,11 +1,10 @@
 //! The JSON of `/v1/status`. openapi.json says the same for programs in other languages; a test compares both.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use vpfs_core::pace::TriedRate;
-use vpfs_core::{AppId, OpKind, PolicyKind, Rule, Time};
+use vpfs_core::{AppId, OpKind, PolicyKind, Rule, Time, pace};
 use vpfs_node::{Activity, AppSnapshot, Situation, StorageTimes, WaitedFor};
 use vpfs_proxy::{AppStatus, HolderReport, ServerStatus, Used};
 
@@ -77,16 +76,16 @@ pub struct Server {
     /// What rates of bulk were recently worth, in order. Of several servers with one rate, the one that decides has
     /// them.
     #[serde(default)]
-    pub tried_rates: Vec<Tried>,
+    pub tried_rates: Vec<TriedRate>,
     /// Connections that were closed because their host had too many.
     pub refused_connections: u64,
     /// All applications that it knows.
     pub apps: Vec<App>,
 }
 
-/// What a rate of bulk was worth of late, relative to the best one.
+/// What a rate of bulk was recently worth, relative to the best one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Tried {
+pub struct TriedRate {
     /// The rate at each server, of which each access takes 64 KiB and its bytes.
     pub bytes_per_second: u64,
     /// What bulk was served.
@@ -299,21 +298,37 @@ impl Server {
             outstanding: snapshot.outstanding as u64,
             busy_seconds: snapshot.busy.as_secs_f64(),
             pace_bytes_per_second: snapshot.limits.pace,
-            tried_rates: snapshot.tried.iter().map(|tried| Tried::new(&status.apps, tried)).collect(),
+            tried_rates: snapshot.tried_rates.iter().map(|tried| TriedRate::new(&status.apps, tried)).collect(),
             refused_connections: *refused_connections,
             apps: snapshot.apps.iter().filter_map(app).collect(),
         }
     }
 }
 
-impl Tried {
-    fn new(names: &[AppStatus], tried: &TriedRate<AppId>) -> Self {
+impl TriedRate {
+    fn new(names: &[AppStatus], tried: &pace::TriedRate<AppId>) -> Self {
         let speed =
             |(app, speed): &(AppId, f64)| Some(Speed { app: names.get(app.index())?.name.clone(), speed: *speed });
         let speeds = tried.speeds.iter().filter_map(speed);
         #[expect(clippy::cast_possible_truncation, reason = "a rate")]
         let bytes_per_second = tried.rate as u64;
         Self { bytes_per_second, bulk: tried.bulk, speeds: speeds.collect() }
+    }
+
+    /// How fast an application went at it, if it was seen there.
+    pub fn speed_of(&self, app: &str) -> Option<f64> {
+        self.speeds.iter().find(|of| of.app == app).map(|of| of.speed)
+    }
+
+    /// The applications that were seen at these rates, those first that went slowest at one.
+    pub fn slowest(rates: &[Self]) -> Vec<&str> {
+        let mut least = BTreeMap::<&str, f64>::new();
+        for Speed { app, speed } in rates.iter().flat_map(|rate| &rate.speeds) {
+            least.entry(app).and_modify(|least| *least = least.min(*speed)).or_insert(*speed);
+        }
+        let mut apps: Vec<&str> = least.keys().copied().collect();
+        apps.sort_by(|one, other| least[one].total_cmp(&least[other]));
+        apps
     }
 }
 
@@ -599,7 +614,7 @@ pub struct AtServer {
     /// How long it was seen.
     pub seconds: f64,
     /// What rates of bulk were worth at the end, as [`Server::tried_rates`].
-    pub tried_rates: Vec<Tried>,
+    pub tried_rates: Vec<TriedRate>,
     /// Applications, once each.
     pub apps: Vec<App>,
 }

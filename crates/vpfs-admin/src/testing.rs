@@ -79,7 +79,7 @@ fn snapshot(apps: &[&str]) -> Snapshot {
         policy: PolicyKind::Isolation,
         bulk: vec![AppId(0)],
         limits: Limits { pace: Some(250_000_000), ..Limits::default() },
-        tried: tried(),
+        tried_rates: tried_rates(),
         queued: apps.len(),
         outstanding: apps.len(),
         busy: 40 * SECOND,
@@ -89,7 +89,7 @@ fn snapshot(apps: &[&str]) -> Snapshot {
 }
 
 /// A rate that is best, and a higher one.
-fn tried() -> Vec<TriedRate<AppId>> {
+fn tried_rates() -> Vec<TriedRate<AppId>> {
     let tried = |rate, bulk, speed| TriedRate { rate, bulk, speeds: vec![(AppId(0), speed)] };
     vec![tried(250e6, 1.0, 1.0), tried(272e6, 1.09, 0.76)]
 }

@@ -72,8 +72,8 @@ pub(crate) trait Engine: Scheduler + Debug {
         &[]
     }
 
-    /// What rates of bulk were worth of late, if that is decided here.
-    fn tried(&self) -> Vec<TriedRate<AppId>> {
+    /// What rates of bulk were recently worth, if that is decided here.
+    fn tried_rates(&self) -> Vec<TriedRate<AppId>> {
         Vec::new()
     }
 }

@@ -228,7 +228,7 @@ impl<K> Default for Decision<K> {
     }
 }
 
-/// What a rate of bulk was worth of late, relative to the best one.
+/// What a rate of bulk was recently worth, relative to the best one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TriedRate<K> {
     /// Cost per second at each server.

@@ -164,9 +164,9 @@ impl Policy {
         self.data.bulk()
     }
 
-    /// What rates of bulk were worth of late, if that is decided here.
-    pub fn tried(&self) -> Vec<TriedRate<AppId>> {
-        self.data.tried()
+    /// What rates of bulk were recently worth, if that is decided here.
+    pub fn tried_rates(&self) -> Vec<TriedRate<AppId>> {
+        self.data.tried_rates()
     }
 
     /// Changes to other settings; see the [module](self) for what is kept. Drain dispatches afterwards, as after any

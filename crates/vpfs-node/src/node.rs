@@ -568,7 +568,7 @@ impl<W> Node<W> {
             policy: self.settings().kind,
             bulk: self.scheduler.bulk().to_vec(),
             limits: self.scheduler.limits(),
-            tried: self.tried(),
+            tried_rates: self.tried_rates(),
             queued: self.queued(),
             outstanding: self.outstanding(),
             busy: accounts.map_or(Duration::ZERO, |accounts| accounts.used().all()),
@@ -577,9 +577,9 @@ impl<W> Node<W> {
         }
     }
 
-    fn tried(&self) -> Vec<TriedRate<AppId>> {
-        let of_all = self.peers.as_ref().and_then(|peers| peers.tried(&self.flows));
-        of_all.unwrap_or_else(|| self.scheduler.tried())
+    fn tried_rates(&self) -> Vec<TriedRate<AppId>> {
+        let of_all = self.peers.as_ref().and_then(|peers| peers.pace.tried_rates(&self.flows));
+        of_all.unwrap_or_else(|| self.scheduler.tried_rates())
     }
 
     fn seen(&self, now: Time, app: AppId) -> Option<AppSnapshot> {

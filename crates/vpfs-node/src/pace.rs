@@ -61,7 +61,7 @@ impl PaceMessage {
     pub const MEASURED_LEN: usize = 1 + 4 + 10 * 4 + 1;
     /// ... of an application in it, ...
     pub const APP_LEN: usize = 8 + 11 * 4;
-    /// ... of a decision without bulk, ...
+    /// ... of a decision without applications, ...
     pub const DECIDED_LEN: usize = 1 + 4 + 5 * 4 + 1 + 1;
     /// ... and of an application in it.
     pub const KEY_LEN: usize = 8;
@@ -147,7 +147,7 @@ impl Pace {
         self.tell();
     }
 
-    /// What was measured before still counts.
+    /// Sends the decision to all. What was measured before still counts.
     fn tell(&mut self) {
         self.told_largest = self.decision.largest;
         self.told_interactive.clone_from(&self.decision.interactive);
@@ -277,9 +277,9 @@ impl Pace {
         }
     }
 
-    /// What rates of bulk were worth of late, if this server decides for others, too.
-    pub(crate) fn tried(&self, flows: &Flows) -> Option<Vec<TriedRate<AppId>>> {
-        let of_all = self.decider.as_ref()?.tried();
+    /// What rates of bulk were recently worth, if this server decides for others, too.
+    pub(crate) fn tried_rates(&self, flows: &Flows) -> Option<Vec<TriedRate<AppId>>> {
+        let of_all = self.decider.as_ref()?.tried_rates();
         Some(of_all.iter().map(|tried| tried.by(|key| flows.app(FlowKey(key)))).collect())
     }
 
@@ -313,4 +313,40 @@ fn local(decision: &Decision<FlowKey>, flows: &Flows) -> Decision<AppId> {
         apps
     });
     Decision { pace, wide, most, best, largest, bulk, interactive }
+}
+
+#[cfg(test)]
+mod tests {
+    use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable};
+
+    use super::*;
+
+    /// Sixteen servers of a group may have 512 applications, and a message has 32.
+    #[test]
+    fn a_decision_fits_into_a_message() {
+        let depth = Depth::new(14).expect("not zero");
+        let mut scheduler = Policy::new(&Settings::new(PolicyKind::Isolation, depth, SlotCostTable::default()), 16);
+        let (mut pace, flows, now) = (Pace::new(ServerId(0)), Flows::default(), Time::from_millis(100));
+        pace.set_others(Time::ZERO, &mut scheduler, (1..16).map(ServerId));
+        while pace.poll_transmit().is_some() {}
+        for server in 1..16 {
+            let busy = |app| AppMeasure {
+                key: FlowKey(u64::from(server) * 100 + app),
+                weight: 1.0,
+                footprint: 1e6,
+                got: 1e6,
+                waited: 1.0,
+                ..AppMeasure::default()
+            };
+            let apps = (0..32).map(busy).collect();
+            pace.take(now, ServerId(server), Measure { seconds: 0.1, apps, ..Measure::default() });
+        }
+        pace.decide(now, &flows, &mut scheduler);
+        let told: Vec<_> = std::iter::from_fn(|| pace.poll_transmit()).collect();
+        assert_eq!(told.len(), 15);
+        for (_, message) in told {
+            let PaceMessage::Decided { decision, .. } = message else { panic!("{message:?}") };
+            assert_eq!(decision.bulk.len() + decision.interactive.len(), PaceMessage::APPS);
+        }
+    }
 }

@@ -1,6 +1,5 @@
 //! Coordination with the nodes of other servers while shares hold for the sum over all servers.
 
-use vpfs_core::pace::TriedRate;
 use vpfs_core::{AppId, Policy, Reach, ServerId, ServiceReport, SharedService, Time, TotalId};
 
 use crate::coordination::{CoordinationSettings, Coordinator, Counted, FlowKey, Members, Message, MessageError};
@@ -57,7 +56,7 @@ pub(crate) struct Peers {
     announced: Vec<Option<FlowKey>>,
     /// For clusters of several groups.
     parts: Parts,
-    pace: Pace,
+    pub(crate) pace: Pace,
 }
 
 impl Peers {
@@ -131,11 +130,6 @@ impl Peers {
     /// With whom the pace of bulk is shared. O(peers).
     fn find_others(&mut self, now: Time, scheduler: &mut Policy) {
         self.pace.set_others(now, scheduler, self.coordinator.group());
-    }
-
-    /// See [`Pace::tried`].
-    pub(crate) fn tried(&self, flows: &Flows) -> Option<Vec<TriedRate<AppId>>> {
-        self.pace.tried(flows)
     }
 
     /// Whether a message to all peers goes out anyway, which should carry whatever has not been reported yet.

@@ -20,8 +20,8 @@ pub struct Snapshot {
     pub bulk: Vec<AppId>,
     /// What limits the work in the storage now.
     pub limits: Limits,
-    /// What rates of bulk were worth of late, in order; empty where that is decided elsewhere.
-    pub tried: Vec<TriedRate<AppId>>,
+    /// What rates of bulk were recently worth, in order; empty where that is decided elsewhere.
+    pub tried_rates: Vec<TriedRate<AppId>>,
     /// Requests that wait.
     pub queued: usize,
     /// Requests in the storage, without those that wait for their clients.

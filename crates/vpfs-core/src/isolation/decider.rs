@@ -35,8 +35,8 @@ impl Decider {
     }
 
     /// What is known of rates, in order.
-    pub fn tried(&self) -> Vec<TriedRate<u64>> {
-        self.law.tried()
+    pub fn tried_rates(&self) -> Vec<TriedRate<u64>> {
+        self.law.tried_rates()
     }
 
     /// Decides by what was measured since the last time. O(n log n) in applications.

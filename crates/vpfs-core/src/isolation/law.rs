@@ -147,8 +147,8 @@ pub(super) struct Law {
     think: Vec<Think>,
     /// The most that bulk was served, as cost per second.
     most: f64,
-    /// What it was served on average in the time in which the storage settles.
-    usual: f64,
+    /// What it was served on average in the time in which the storage settles: in a single slot, that may be nothing.
+    recent: f64,
     share: f64,
     /// Half of all weights: what is decided does not depend on their scale.
     norm: f64,
@@ -203,7 +203,7 @@ impl Law {
             len: c.slot,
             think: Vec::new(),
             most: 0.0,
-            usual: 0.0,
+            recent: 0.0,
             share: 0.5,
             norm: 1.0,
             wide: 1.0,
@@ -285,7 +285,7 @@ impl Law {
         self.slot.apps.retain(|of| tick.apps.iter().any(|new| new.key == of.key));
         self.slot.add(tick.clone());
         self.at += tick.seconds;
-        self.usual += (tick.served / tick.seconds.max(1e-9) - self.usual) * (tick.seconds / self.c.settle).min(1.0);
+        self.recent += (tick.served / tick.seconds.max(1e-9) - self.recent) * (tick.seconds / self.c.settle).min(1.0);
         if self.slot.seconds >= self.c.slot * 0.9 && self.phase != Phase::Drain {
             let fade = libm::exp2(-tick.seconds / self.c.half / 4.0);
             self.most = (self.most * fade).max(self.slot.served / self.slot.seconds);
@@ -362,7 +362,7 @@ impl Law {
     }
 
     /// What is known of rates, in order; nothing if bulk is not paced.
-    pub(super) fn tried(&self) -> Vec<TriedRate<u64>> {
+    pub(super) fn tried_rates(&self) -> Vec<TriedRate<u64>> {
         let paced = !matches!(self.phase, Phase::Free | Phase::First);
         let Some(best) = self.curve.get(&self.best).filter(|_| paced) else { return Vec::new() };
         let tried = |(rate, point): (&i32, &Point)| {
@@ -648,7 +648,7 @@ impl Law {
             self.wide_rest = (self.wide_rest * 2.0).min(8.0 * self.c.retry);
             self.wide_at = self.at + self.wide_rest;
             if self.cannot {
-                self.most = service.max(self.usual);
+                self.most = service.max(self.recent);
                 self.forget();
                 self.start();
                 self.drain();
@@ -730,7 +730,7 @@ impl Law {
             (self.best, self.rate, self.up) = (best, best, false);
             (self.step, self.refused, self.countdown) = (1, 0, 2.0);
         } else {
-            self.most = service.max(self.usual);
+            self.most = service.max(self.recent);
             self.forget();
             self.start();
         }

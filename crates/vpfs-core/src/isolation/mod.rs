@@ -829,9 +829,9 @@ impl Engine for Isolation {
         &self.decision.bulk
     }
 
-    fn tried(&self) -> Vec<TriedRate<AppId>> {
+    fn tried_rates(&self) -> Vec<TriedRate<AppId>> {
         let app = |key| u32::try_from(key).ok().map(AppId);
-        self.decider.tried().iter().map(|tried| tried.by(app)).collect()
+        self.decider.tried_rates().iter().map(|tried| tried.by(app)).collect()
     }
 
     fn reconfigure(&mut self, _now: Time, before: &Settings, settings: &Settings) -> bool {

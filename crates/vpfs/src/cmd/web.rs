@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use vpfs_admin::api::{App, History, Sample, Span, Speed, Status, Tried, Work};
+use vpfs_admin::api::{App, History, Sample, Span, Status, TriedRate, Work};
 use vpfs_admin::events::{Event, EventsReport};
 use vpfs_admin::{EVENTS, Kept, PEERS, PageKey, STATUS, get_here, route_of_history, serve_page};
 use vpfs_config::Config;
@@ -289,36 +289,28 @@ fn storage(samples: &Samples) -> Section {
             ])
         });
     let servers = samples.statuses.iter().flat_map(|status| &status.servers);
-    let tried = servers.map(|server| &server.tried_rates).find(|tried| !tried.is_empty());
+    let rates = servers.map(|server| &server.tried_rates).find(|rates| !rates.is_empty());
     let section = Section::new("Servers").table(table);
-    tried.into_iter().fold(section, |section, tried| {
+    rates.into_iter().fold(section, |section, rates| {
         section.figure(
-            curve(tried),
+            curve(rates),
             "At each server. As long as one percent more for bulk costs the others less than one percent, weighted, its \
              rate rises.",
         )
     })
 }
 
-/// What rates of bulk were worth of late to it and to those that lose most.
-fn curve(tried: &[Tried]) -> Plot {
-    let line = |name: &str, of: &dyn Fn(&Tried) -> Option<f64>| {
-        let points = tried.iter().filter_map(|tried| Some((tried.bytes_per_second as f64 / 1e6, of(tried)? * 100.0)));
+/// What rates of bulk were recently worth to it and to those that lose most.
+fn curve(rates: &[TriedRate]) -> Plot {
+    let line = |name: &str, of: &dyn Fn(&TriedRate) -> Option<f64>| {
+        let points = rates.iter().filter_map(|rate| Some((rate.bytes_per_second as f64 / 1e6, of(rate)? * 100.0)));
         Series::line(name, points).with_markers()
     };
-    let mut least = BTreeMap::<&str, f64>::new();
-    for Speed { app, speed } in tried.iter().flat_map(|tried| &tried.speeds) {
-        least.entry(app).and_modify(|least| *least = least.min(*speed)).or_insert(*speed);
-    }
-    let mut apps: Vec<&str> = least.keys().copied().collect();
-    apps.sort_by(|one, other| least[one].total_cmp(&least[other]));
-    apps.truncate(LINES);
-    let speed = |app: &str, tried: &Tried| tried.speeds.iter().find(|of| of.app == app).map(|of| of.speed);
     let (rate, part) = (Axis::linear("rate of bulk", "MB/s"), Axis::linear("of that at the best rate", "%"));
-    let plot =
-        Plot::new("What rates of bulk are worth", rate, part).series(line("bulk gets", &|tried| Some(tried.bulk)));
-    apps.iter()
-        .fold(plot, |plot, app| plot.series(line(&format!("speed of {}", plain(app)), &|tried| speed(app, tried))))
+    let bulk = line("bulk gets", &|rate| Some(rate.bulk));
+    let plot = Plot::new("What rates of bulk are worth", rate, part).series(bulk);
+    let apps = TriedRate::slowest(rates).into_iter().take(LINES);
+    apps.fold(plot, |plot, app| plot.series(line(&format!("speed of {}", plain(app)), &|rate| rate.speed_of(app))))
 }
 
 fn peers(samples: &Samples) -> Section {
@@ -446,6 +438,8 @@ fn most<'a>(apps: impl Iterator<Item = &'a App>) -> BTreeMap<String, Work> {
 
 #[cfg(test)]
 mod tests {
+    use vpfs_admin::api::Speed;
+
     use super::*;
     use crate::cmd::rows::tests::status;
     use crate::cmd::why::bare_cells;
@@ -479,6 +473,25 @@ mod tests {
         let status = status(server, 10);
         let app = status.servers[0].apps[0].clone();
         Sample { at, seconds: 10.0, server: server.into(), policy: "isolation".into(), app }
+    }
+
+    #[test]
+    fn the_page_draws_what_rates_of_bulk_are_worth() {
+        let mut status = status("s1", 10);
+        let page = |status: &Status| {
+            let mut samples = Samples::default();
+            samples.add(10, vec![status.clone()]);
+            page_html(&samples)
+        };
+        assert!(!page(&status).contains("What rates of bulk are worth"));
+        let rate = |megabytes: u64, bulk, speed| TriedRate {
+            bytes_per_second: megabytes * 1_000_000,
+            bulk,
+            speeds: vec![Speed { app: "climate".to_owned(), speed }],
+        };
+        status.servers[0].tried_rates = vec![rate(14, 1.0, 1.0), rate(15, 1.09, 0.76)];
+        let html = page(&status);
+        assert!(html.contains("What rates of bulk are worth") && html.contains("speed of climate"), "{html}");
     }
 
     #[test]

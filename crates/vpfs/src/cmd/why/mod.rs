@@ -10,7 +10,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table as TextTable};
 use serde::Serialize;
 use vpfs_admin::api;
-use vpfs_admin::api::{AtServer, Sample, Slower, Span, Tried, Waits};
+use vpfs_admin::api::{AtServer, Sample, Slower, Span, TriedRate, Waits};
 use vpfs_config::units::Rate;
 use vpfs_report::{Axis, Bar, Bars, Report as Page, Section, Table};
 
@@ -31,7 +31,8 @@ pub(super) use tests::bare_cells;
 ///
 /// Of the time that its requests took: how much was waiting in vpfs, behind which applications and for which rule; how
 /// much in the storage, compared with the best that it has seen there; whether the application used what it is entitled
-/// to, and what would change it. Without an application, one table of who waited for whom (docs/guide/watching.md).
+/// to, what would change it, and what other rates of large applications were recently worth. Without an application,
+/// one table of who waited for whom (docs/guide/watching.md).
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs why climate                 what its requests waited for in the next 5 seconds\n  \
@@ -68,6 +69,8 @@ struct Answer<'a> {
     interval_seconds: f64,
     cause: Cause,
     below_entitled: bool,
+    /// What rates of bulk were recently worth.
+    tried_rates: &'a [TriedRate],
     #[serde(flatten)]
     breakdown: &'a Breakdown,
 }
@@ -106,6 +109,7 @@ impl Why {
                 interval_seconds: span.seconds,
                 cause,
                 below_entitled,
+                tried_rates: tried_rates(span),
                 breakdown: &breakdown,
             });
         }
@@ -231,26 +235,28 @@ fn explanation(breakdown: &Breakdown, span: &Span) -> String {
     lines.join("\n")
 }
 
+/// What rates of bulk were worth, of the server that decides; none if nothing is known.
+fn tried_rates(span: &Span) -> &[TriedRate] {
+    span.servers.iter().map(|server| &*server.tried_rates).find(|rates| !rates.is_empty()).unwrap_or_default()
+}
+
 /// Rates below and above the best one that are shown.
 const NEAR: usize = 3;
 
 /// What rates of bulk were recently worth to bulk and to this application; if it is bulk itself, to those that would
 /// lose most. `None` if nothing is known, or it has nothing to do with it.
 fn curve(Breakdown { app, bulk, .. }: &Breakdown, span: &Span) -> Option<String> {
-    let rates = span.servers.iter().map(|server| &server.tried_rates).find(|rates| !rates.is_empty())?;
+    let rates = tried_rates(span);
     let best = (0..rates.len()).min_by(|a, b| (rates[*a].bulk - 1.0).abs().total_cmp(&(rates[*b].bulk - 1.0).abs()))?;
     let near = &rates[best.saturating_sub(NEAR)..(best + NEAR + 1).min(rates.len())];
-    let speed = |rate: &Tried, name: &str| rate.speeds.iter().find(|of| of.app == name).map(|of| of.speed);
-    let least = |name: &str| near.iter().filter_map(|rate| speed(rate, name)).fold(1.0, f64::min);
-    let mut others: Vec<&str> = rates[best].speeds.iter().map(|of| of.app.as_str()).collect();
-    others.sort_by(|one, other| least(one).total_cmp(&least(other)));
+    let mut others = TriedRate::slowest(near);
     others.retain(|name| *bulk || name == app);
     others.truncate(NEAR);
     if others.is_empty() || near.len() < 2 {
         return None;
     }
-    let row = |rate: &Tried| {
-        let speeds = others.iter().map(|name| speed(rate, name).map_or("-".to_owned(), percent));
+    let row = |rate: &TriedRate| {
+        let speeds = others.iter().map(|name| rate.speed_of(name).map_or("-".to_owned(), percent));
         [format!("{:.1} MB/s", rate.bytes_per_second as f64 / 1e6), percent(rate.bulk)]
             .into_iter()
             .chain(speeds)
@@ -592,7 +598,7 @@ mod tests {
     #[test]
     fn what_rates_of_bulk_are_worth_is_shown() {
         let mut span = span(vec![app("small", [0.0, 20.0, 1.0], "large"), app("large", [0.0, 1.0, 1.0], "large")]);
-        let tried = |rate: u64, bulk, speed| Tried {
+        let tried = |rate: u64, bulk, speed| TriedRate {
             bytes_per_second: rate * 100_000,
             bulk,
             speeds: vec![Speed { app: "small".to_owned(), speed }],
