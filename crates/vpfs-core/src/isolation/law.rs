@@ -147,10 +147,8 @@ pub(super) struct Law {
     think: Vec<Think>,
     /// The most that bulk was served, as cost per second.
     most: f64,
-    /// What it was served on average in the time in which the storage settles, and how much of that time there was: in
-    /// a single slot, it may be nothing, or what memory takes at a stroke.
+    /// What it was served on average in the time in which the storage settles: in a single slot, that may be nothing.
     recent: f64,
-    seen: f64,
     share: f64,
     /// Half of all weights: what is decided does not depend on their scale.
     norm: f64,
@@ -206,7 +204,6 @@ impl Law {
             think: Vec::new(),
             most: 0.0,
             recent: 0.0,
-            seen: 0.0,
             share: 0.5,
             norm: 1.0,
             wide: 1.0,
@@ -288,15 +285,8 @@ impl Law {
         self.slot.apps.retain(|of| tick.apps.iter().any(|new| new.key == of.key));
         self.slot.add(tick.clone());
         self.at += tick.seconds;
-        if bulk > 0.0 {
-            self.seen = (self.seen + tick.seconds).min(self.c.settle);
-            self.recent += (tick.served - self.recent * tick.seconds) / self.seen.max(1e-9);
-        }
-        if self.phase == Phase::Free && self.seen >= self.c.slot {
-            // Without limits, that is what it gets now; what memory once took at a stroke is not.
-            let more = (self.most - self.recent).max(0.0);
-            self.most = self.recent + more * libm::exp2(-tick.seconds / self.c.half);
-        } else if self.slot.seconds >= self.c.slot * 0.9 && !matches!(self.phase, Phase::Free | Phase::Drain) {
+        self.recent += (tick.served / tick.seconds.max(1e-9) - self.recent) * (tick.seconds / self.c.settle).min(1.0);
+        if self.slot.seconds >= self.c.slot * 0.9 && self.phase != Phase::Drain {
             let fade = libm::exp2(-tick.seconds / self.c.half / 4.0);
             self.most = (self.most * fade).max(self.slot.served / self.slot.seconds);
         }
@@ -513,8 +503,7 @@ impl Law {
             return;
         }
         if self.is_worth_a_look(slot, gain) {
-            // While the storage works off what it has, hardly anything may be complete.
-            let served = self.curve.get(&self.best).map_or(0.0, Point::service).max(self.recent);
+            let served = self.curve.get(&self.best).map_or(0.0, Point::service);
             self.rate = (self.number(served).min(self.best) - self.c.grid as i32).max(0);
             (self.looked, self.phase, self.pool) = (0.0, Phase::Look, Point::default());
             return;

@@ -136,16 +136,3 @@ fn same_ticks_same_paces() {
     };
     assert_eq!(paces(), paces());
 }
-
-#[test]
-fn what_memory_took_at_a_stroke_is_not_what_bulk_can_get() {
-    let (mut law, mut storage) = (Law::new(Constants::DEFAULT), Curve::NEW);
-    for tick in 0..800 {
-        let rate = if tick < 20 { 6.0 * storage.capacity } else { storage.capacity };
-        let alone = Measure { seconds: TICK, served: rate * TICK, ..Measure::default() };
-        assert_eq!(law.on_tick(&alone, 1.0), Pace::Free);
-    }
-    let mut paces = core::iter::repeat_with(|| law.on_tick(&storage.tick(Pace::Free), 1.0));
-    let first = paces.find_map(|pace| if let Pace::At(rate) = pace { Some(rate) } else { None });
-    assert!(first.is_some_and(|rate| rate < storage.capacity), "{first:?}");
-}
