@@ -4,7 +4,7 @@ mod agent;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -237,7 +237,7 @@ fn ask<T: Send + 'static>(
     }
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("cannot run {program}: {error}"))?;
-    let (out, mut errors) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
+    let (out, errors) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
     let (answered, answer) = mpsc::channel();
     thread::spawn(move || {
         // It fails only if nobody waits any more.
@@ -245,9 +245,9 @@ fn ask<T: Send + 'static>(
     });
     let (complained, complaint) = mpsc::channel();
     thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let _ = errors.by_ref().take(LONGEST_ERROR).read_to_end(&mut bytes);
-        let _ = complained.send(String::from_utf8_lossy(&bytes).into_owned());
+        let (mut errors, mut line) = (BufReader::new(errors), Vec::new());
+        let _ = errors.by_ref().take(LONGEST_ERROR).read_until(b'\n', &mut line);
+        let _ = complained.send(String::from_utf8_lossy(&line).into_owned());
         // Whatever else it says must not keep it waiting.
         let _ = std::io::copy(&mut errors, &mut std::io::sink());
     });
@@ -258,8 +258,9 @@ fn ask<T: Send + 'static>(
         (Ok(Ok(answer)), Some(true)) => Ok(answer),
         (Err(_), _) | (_, None) => Err(late()),
         (Ok(answer), Some(succeeded)) => {
-            let said = complaint.recv_timeout(LOOK).unwrap_or_default();
-            let said = said.lines().next().unwrap_or_default().chars().flat_map(char::escape_debug).collect::<String>();
+            // It was said before the end, but perhaps is not read yet. A child of it may keep the pipe open.
+            let said = complaint.recv_timeout(until.saturating_duration_since(Instant::now())).unwrap_or_default();
+            let said = said.trim_end().chars().flat_map(char::escape_debug).collect::<String>();
             Err(match answer {
                 Err(reason) if succeeded => format!("{program} {reason}"),
                 _ => format!("{program} failed: {said}"),
