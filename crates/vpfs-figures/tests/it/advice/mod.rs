@@ -46,20 +46,20 @@ fn outcomes(seeds: std::ops::Range<u64>) -> Vec<Outcome> {
     parallel::map(&seeds.collect::<Vec<_>>(), |seed| outcome(*seed)).into_iter().flatten().collect()
 }
 
-/// `VPFS_SEED` repeats one experiment; `VPFS_SEEDS` is how many to try.
+/// `VPFS_SEED` repeats one experiment; `VPFS_SEEDS` is how many to try, 150 in the full tier.
 #[test]
 fn nothing_advised_is_slower_than_64_kib() {
     let number = |name| env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let seeds = match number("VPFS_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("VPFS_SEEDS").unwrap_or(150),
+        None => 0..number("VPFS_SEEDS").unwrap_or(40),
     };
-    let is_one_of_many = seeds.end - seeds.start > 1;
+    let least = (seeds.end - seeds.start) / 3;
     let outcomes = outcomes(seeds);
     for Outcome { seed, stripes, predicted, simulated } in &outcomes {
         println!("{seed:6} predicted {predicted:6.2} simulated {simulated:6.2} {stripes:?}");
     }
     let slower: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.simulated < 1.0).collect();
     assert!(slower.is_empty(), "{slower:#?}");
-    assert!(!is_one_of_many || outcomes.len() > 50, "nothing is advised");
+    assert!(outcomes.len() as u64 >= least, "nothing is advised");
 }

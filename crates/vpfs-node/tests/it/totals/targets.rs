@@ -24,7 +24,9 @@ pub(crate) fn with(seed: u64, count: usize) -> Cluster {
         TwoLevelSettings { deadlines: Deadlines::Paper, outstanding_max: 8, replenish_period, ..policy.two_level };
     let other = promised(1 << 40, Scope::Server, Duration::from_secs(3600));
     let app = promised(RATE, Scope::Total, Duration::from_millis(100));
-    Cluster::new(seed, count, DELAY_MS, &policy, &app).beside(&other)
+    let mut cluster = Cluster::new(seed, count, DELAY_MS, &policy, &app).beside(&other);
+    cluster.slowness = 1;
+    cluster
 }
 
 /// The bound of docs/decisions/0008-peers.md, without T · t.
