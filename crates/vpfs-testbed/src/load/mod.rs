@@ -51,9 +51,12 @@ impl Content {
         let (head, body) = out.split_at_mut(head_len(offset, out.len()));
         let skip = usize::try_from(offset % WORD).expect("below 8");
         head.copy_from_slice(&words.at(offset / WORD)[skip..skip + head.len()]);
-        for (number, chunk) in (offset.div_ceil(WORD)..).zip(body.chunks_mut(8)) {
-            chunk.copy_from_slice(&words.at(number)[..chunk.len()]);
+        let (whole, tail) = body.as_chunks_mut();
+        let first = offset.div_ceil(WORD);
+        for (number, word) in (first..).zip(&mut *whole) {
+            *word = words.at(number);
         }
+        tail.copy_from_slice(&words.at(first + whole.len() as u64)[..tail.len()]);
     }
 
     /// Compares `data`, read from byte `offset` of `file`, with the expected content.
@@ -65,9 +68,12 @@ impl Content {
         let (head, body) = data.split_at(head_len(offset, data.len()));
         let skip = usize::try_from(offset % WORD).expect("below 8");
         let mut equal = *head == words.at(offset / WORD)[skip..skip + head.len()];
-        for (number, chunk) in (offset.div_ceil(WORD)..).zip(body.chunks(8)) {
-            equal &= *chunk == words.at(number)[..chunk.len()];
+        let (whole, tail) = body.as_chunks();
+        let first = offset.div_ceil(WORD);
+        for (number, word) in (first..).zip(whole) {
+            equal &= *word == words.at(number);
         }
+        equal &= *tail == words.at(first + whole.len() as u64)[..tail.len()];
         if equal { Ok(()) } else { Err(self.describe(file, offset, data)) }
     }
 
