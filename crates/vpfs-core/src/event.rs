@@ -29,8 +29,7 @@ pub enum Event {
     CostCorrected { id: RequestId, app: AppId, estimated: Bytes, real: Bytes },
     /// An application's weight was changed.
     WeightChanged { app: AppId, weight: Weight },
-    /// The number of slots was changed. With an adaptive depth, this includes each comparison with a larger depth and
-    /// the return from it.
+    /// The number of slots was changed.
     DepthChanged { depth: Depth },
     /// More than one in ten requests of an application exceed their promised latency (one in twenty, of a deadline),
     /// what the others keep, and why; at most once in ten seconds.

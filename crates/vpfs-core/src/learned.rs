@@ -5,28 +5,15 @@
 //! it could have learned itself, and continues to learn from there: what is wrong is corrected as after a change of the
 //! storage.
 
-use crate::slot_cost::SlotCostTable;
-use crate::units::Depth;
-
-/// By kind of policy; another policy ignores it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Learned {
-    /// By [`Isolation`](crate::Isolation).
-    Pace {
-        /// The best rate of bulk, 0 if unknown, and the most that it was served, in cost per second.
-        best: u64,
-        /// See `best`.
-        most: u64,
-        /// The usual cost of a request of bulk.
-        usual: u64,
-        /// How long such a request takes alone, 0 if unknown.
-        alone_ns: u64,
-    },
-    /// By [`Sfq`](crate::Sfq) with an adaptive depth.
-    Slots {
-        /// The depth found.
-        depth: Depth,
-        /// The slot costs found.
-        slot_costs: SlotCostTable,
-    },
+/// By [`Isolation`](crate::Isolation); other policies learn nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Learned {
+    /// The best rate of bulk, 0 if unknown, and the most that it was served, in cost per second.
+    pub best: u64,
+    /// See `best`.
+    pub most: u64,
+    /// The usual cost of a request of bulk.
+    pub usual: u64,
+    /// How long such a request takes alone, 0 if unknown.
+    pub alone_ns: u64,
 }

@@ -51,7 +51,6 @@
 #![no_std]
 extern crate alloc;
 
-mod adapt;
 mod app_policy;
 mod caps;
 mod constants;

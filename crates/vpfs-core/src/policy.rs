@@ -382,9 +382,9 @@ impl Known<'_> {
 }
 
 impl Settings {
-    /// The settings for a queue of metadata, whose depth is not adaptive.
+    /// The settings for a queue of metadata.
     fn of_metadata(&self) -> Self {
-        Self { depth: self.metadata_depth.unwrap_or(self.depth), adaptive: false, ..self.clone() }
+        Self { depth: self.metadata_depth.unwrap_or(self.depth), ..self.clone() }
     }
 }
 

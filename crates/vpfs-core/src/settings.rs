@@ -42,8 +42,6 @@ pub struct Settings {
     pub two_level: TwoLevelSettings,
     /// For coordination by windows.
     pub ioco: IocoSettings,
-    /// SFQ(D) and SFQ(D)+ find depth and slot costs from completions, starting from `depth` and `slot_costs`.
-    pub adaptive: bool,
     /// What one percent of an interactive application is worth under isolation.
     pub protection: Protection,
     /// Of the law of isolation.
@@ -62,7 +60,6 @@ impl Settings {
             metadata_depth: None,
             two_level: TwoLevelSettings::default(),
             ioco: IocoSettings::default(),
-            adaptive: false,
             protection: Protection::default(),
             constants: Constants::DEFAULT,
         }

@@ -139,8 +139,7 @@ impl Gate {
 
     /// Continues from what an earlier process learned; call before the first request.
     pub(crate) fn remember(&self, known: &Known) {
-        let Some(learned) = known.learned() else { return };
-        self.with(|state, now| state.node.remember(now, &learned));
+        self.with(|state, now| state.node.remember(now, &known.learned()));
     }
 
     /// Enqueues an operation; its mailbox, which may be the caller's own, receives the dispatch.

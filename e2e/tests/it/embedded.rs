@@ -138,7 +138,6 @@ fn every_policy_serves() {
     let settings = [
         "policy = \"sfq-d\"\nsharing = \"threshold\"\nbroadcast_threshold = \"64KiB\"",
         "policy = \"sfq-d-plus\"\nsharing = \"layout\"\nmetadata_depth = 2",
-        "policy = \"sfq-d-plus\"\nadaptive = \"on\"",
         "policy = \"two-level\"",
         "policy = \"ioco\"\nwindow = \"250ms\"",
     ];

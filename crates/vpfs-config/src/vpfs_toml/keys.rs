@@ -44,8 +44,6 @@ const SHARING: &[PolicyKind] = &[PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyK
 
 const SLOTS: &[PolicyKind] = &[PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::TwoLevel, PolicyKind::Ioco];
 
-const ADAPTING: &[PolicyKind] = &[PolicyKind::SfqD, PolicyKind::SfqDPlus];
-
 const SFQ_D_PLUS: &[PolicyKind] = &[PolicyKind::SfqDPlus];
 
 const IOCO: &[PolicyKind] = &[PolicyKind::Ioco];
@@ -138,13 +136,6 @@ pub(crate) const SCHEDULER: Section = Section {
         .absent_means("no profile")
         .paper("vPFS+ §III-B"),
         DEPTH,
-        Tunable::new(
-            "adaptive",
-            Kind::Choice(&["off", "on"]),
-            "`on` finds depth and slot costs at runtime, starting from `depth` and `slot_cost`.",
-        )
-        .used_by(ADAPTING)
-        .default("off"),
         Tunable::new(
             "backfill",
             Kind::Choice(&["bounded", "paper"]),

@@ -76,7 +76,6 @@ pub(super) fn read(root: &Table<'_>, are_mounts: bool, files: Files<'_>) -> Sche
             order: table.choice("window_order").map_or(WindowOrder::default(), |index| WINDOW_ORDERS[index]),
             ..IocoSettings::default()
         },
-        adaptive: table.choice("adaptive") == Some(1),
         protection: table.choice("protection").map_or(Protection::default(), |index| PROTECTIONS[index]),
         ..Settings::new(kind, depth, read_slot_costs(&table, profile, depth))
     };

@@ -47,7 +47,7 @@ fn what_is_meant_is_said() {
         ("[scheduler]\nsharing = \"global\"", "allowed are local, threshold, layout. Shares per server (`local`), or"),
         ("[scheduler]\nmode = \"enforce\"", "allowed are manage, observe. `observe` holds nothing"),
         ("[scheduler]\nmode = \"observ\"", "unknown value \"observ\"; did you mean \"observe\"?"),
-        ("[scheduler]\nadaptive = true", "scheduler.adaptive: found true; write \"on\""),
+        ("[[app]]\nname = \"a\"\nexempt = true", "app.a.exempt: found true; write \"on\""),
         ("[scheduler]\nwindow = \"10\"", "\"10\" has no unit; write for example \"10s\""),
         ("[limits]\nmemory = 64", "\"64\" has no unit; write for example \"64MiB\""),
         ("[limits]\nreply_timeout = \"300\"", "\"300\" has no unit; write for example \"300s\""),
@@ -469,11 +469,6 @@ fn keys_that_the_policy_ignores_are_named() {
             "f:7: scheduler.depth: has no effect with the policy isolation, only with sfq-d, sfq-d-plus, two-level, ioco; remove it",
         ),
         (
-            "adaptive = \"on\"",
-            "f:7: scheduler.adaptive: has no effect with the policy isolation, only with sfq-d, sfq-d-plus; remove it",
-        ),
-        ("adaptive = \"off\"", ""),
-        (
             "policy = \"two-level\"\nsharing = \"layout\"",
             "f:8: scheduler.sharing: has no effect with the policy two-level, only with sfq-d, sfq-d-plus, isolation; remove it",
         ),
@@ -489,10 +484,7 @@ fn keys_that_the_policy_ignores_are_named() {
             "broadcast_threshold = \"1MiB\"",
             "f:7: scheduler.broadcast_threshold: has no effect with sharing = \"local\"; remove it, or choose another sharing",
         ),
-        (
-            "policy = \"sfq-d\"\ndepth = 9\nadaptive = \"on\"\nsharing = \"threshold\"\nbroadcast_threshold = \"1MiB\"",
-            "",
-        ),
+        ("policy = \"sfq-d\"\ndepth = 9\nsharing = \"threshold\"\nbroadcast_threshold = \"1MiB\"", ""),
         ("metadata_depth = 3\nmetadata_cost = \"1KiB\"", ""),
     ] {
         let found = warnings(&format!("[scheduler]\n{scheduler}\n")).join("\n");

@@ -53,11 +53,10 @@ fn every_policy_and_way_of_sharing_has_a_name() {
 #[test]
 fn all_parameters_are_taken() {
     let settings = settings(
-        "adaptive = \"on\"\nbackfill = \"paper\"\nsharing = \"threshold\"\nbroadcast_threshold = \"512KiB\"\nmetadata_threshold = 7\n\
+        "backfill = \"paper\"\nsharing = \"threshold\"\nbroadcast_threshold = \"512KiB\"\nmetadata_threshold = 7\n\
          min_local_share = \"2.5%\"\nmetadata_depth = 3\nreplenish_period = \"100ms\"\ncontrol_window = \"2s\"\n\
          outstanding_max = 50\nwindow = \"250ms\"\nwindow_order = \"paper\"",
     );
-    assert!(settings.adaptive);
     assert_eq!(settings.backfill, Backfill::Paper);
     assert_eq!(settings.sharing.broadcast_threshold, Bytes::kib(512));
     assert_eq!((settings.sharing.metadata_threshold, settings.sharing.min_local_share_ppm), (7, 25_000));

@@ -847,17 +847,16 @@ impl Engine for Isolation {
         let Decision { best, most, .. } = self.decision;
         let Gate { usual, alone_ns, .. } = self.gate;
         let (best, most, usual, alone_ns) = (best as u64, most as u64, usual as u64, alone_ns as u64);
-        (most > 0).then_some(Learned::Pace { best, most, usual, alone_ns })
+        (most > 0).then_some(Learned { best, most, usual, alone_ns })
     }
 
     fn remember(&mut self, _now: Time, learned: &Learned) {
-        if let Learned::Pace { best, most, usual, alone_ns } = *learned {
-            let [best, most, usual, alone_ns] =
-                [best, most, usual, alone_ns].map(|value| value.min(Self::LEARNED_MAX) as f64);
-            self.decider = Decider::knowing(self.c, best, most, self.protection);
-            (self.decision.best, self.decision.most) = (best, most);
-            (self.gate.usual, self.gate.alone_ns, self.gate.most) = (usual, alone_ns, most);
-        }
+        let Learned { best, most, usual, alone_ns } = *learned;
+        let [best, most, usual, alone_ns] =
+            [best, most, usual, alone_ns].map(|value| value.min(Self::LEARNED_MAX) as f64);
+        self.decider = Decider::knowing(self.c, best, most, self.protection);
+        (self.decision.best, self.decision.most) = (best, most);
+        (self.gate.usual, self.gate.alone_ns, self.gate.most) = (usual, alone_ns, most);
     }
 
     fn shared(&mut self) -> Option<&mut dyn SharedService> {

@@ -46,13 +46,11 @@ fn kind() -> impl Strategy<Value = PolicyKind> {
 fn any_settings() -> impl Strategy<Value = Settings> {
     let mode = prop::sample::select(&[SharingMode::Local, SharingMode::Threshold, SharingMode::Layout]);
     let metadata_depth = prop::option::of((1..5_u32).prop_map(depth));
-    (kind(), 1..20_u32, any::<u16>(), mode, metadata_depth, any::<bool>()).prop_map(
-        |(kind, slots, step_ns, mode, metadata_depth, adaptive)| {
-            let sharing = Sharing { mode, broadcast_threshold: Bytes::mib(2), ..Sharing::default() };
-            let step = Duration::from_nanos(u64::from(step_ns) + 1);
-            Settings { sharing, metadata_depth, adaptive, ..settings(kind, slots, step) }
-        },
-    )
+    (kind(), 1..20_u32, any::<u16>(), mode, metadata_depth).prop_map(|(kind, slots, step_ns, mode, metadata_depth)| {
+        let sharing = Sharing { mode, broadcast_threshold: Bytes::mib(2), ..Sharing::default() };
+        let step = Duration::from_nanos(u64::from(step_ns) + 1);
+        Settings { sharing, metadata_depth, ..settings(kind, slots, step) }
+    })
 }
 
 fn check_counts(runner: &Runner<Policy>) {

@@ -1,6 +1,5 @@
 //! The integration tests of vpfs-core, in one program: linking dozens takes longer than running them.
 
-mod adaptive;
 mod caps;
 mod common;
 mod differential;

@@ -6,7 +6,6 @@
     reason = "a panic is the report of a test, sizes are small, and measurements are for people"
 )]
 
-mod adaptive;
 mod cache;
 mod models;
 mod volume;

@@ -326,8 +326,8 @@ fn in_directory_learned(path: &Path) -> Environment {
 /// A file with that rate, as a daemon keeps it for this server.
 fn file_of(fake: &FakeServer, format: u32) -> String {
     format!(
-        "{{\"format\":{format},\"learned\":{{\"server\":\"tcp://{}\",\"policy\":{{\"Pace\":{{{RATE},\
-         \"most\":30000000,\"usual\":1114112,\"alone_ns\":7000000}}}}}}}}",
+        "{{\"format\":{format},\"learned\":{{\"server\":\"tcp://{}\",{RATE},\
+         \"most\":30000000,\"usual\":1114112,\"alone_ns\":7000000}}}}",
         fake.address()
     )
 }
@@ -341,17 +341,17 @@ fn has_rate(directory: &Path) -> bool {
 async fn a_restart_keeps_it_and_nothing_in_a_file_prevents_a_start() {
     let fake = FakeServer::start().await;
     let network = Network::before(fake.address());
-    let valid = file_of(&fake, 2);
+    let valid = file_of(&fake, 3);
     let elsewhere = valid.replace(&fake.address().to_string(), "oss9:3334");
-    let other_policy = ["[scheduler]\npolicy = \"sfq-d\"\n", "[scheduler]\npolicy = \"sfq-d\"\nadaptive = \"on\"\n"];
+    let other_policy = "[scheduler]\npolicy = \"sfq-d\"\n";
     for (content, settings, kept) in [
         (valid.as_str(), "", true),
-        (&file_of(&fake, 1), "", false),
+        (&file_of(&fake, 2), "", false),
         (&elsewhere, "", false),
         (&valid.replace(RATE, "{}"), "", false),
         (&valid[..100], "", false),
         ("", "", false),
-        (&valid, other_policy[1], false),
+        (&valid, other_policy, false),
     ] {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join(FILE), content).unwrap();
@@ -361,7 +361,7 @@ async fn a_restart_keeps_it_and_nothing_in_a_file_prevents_a_start() {
         assert!(!kept || has_rate(directory.path()), "{content} with {settings}");
     }
     let directory = tempfile::tempdir().unwrap();
-    network.daemon_in(&in_directory_learned(directory.path()), other_policy[0]).await.drain().await;
+    network.daemon_in(&in_directory_learned(directory.path()), other_policy).await.drain().await;
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "a policy that learns nothing leaves no file");
 }
 
@@ -371,7 +371,7 @@ async fn it_is_written_again_only_if_it_changes() {
     let fake = FakeServer::start().await;
     let network = Network::before(fake.address());
     let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join(FILE), file_of(&fake, 2)).unwrap();
+    fs::write(directory.path().join(FILE), file_of(&fake, 3)).unwrap();
     let daemon = network.daemon_in(&in_directory_learned(directory.path()), "").await;
     fs::remove_file(directory.path().join(FILE)).unwrap();
     tokio::time::sleep(Duration::from_secs(300)).await;
@@ -384,9 +384,9 @@ async fn a_successor_is_told_and_needs_no_file() {
     let fake = FakeServer::start().await;
     let network = Network::before(fake.address());
     let [before, after] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    fs::write(before.path().join(FILE), file_of(&fake, 2)).unwrap();
+    fs::write(before.path().join(FILE), file_of(&fake, 3)).unwrap();
     // Older than what the predecessor tells.
-    fs::write(after.path().join(FILE), file_of(&fake, 2).replace("23483089", "7")).unwrap();
+    fs::write(after.path().join(FILE), file_of(&fake, 3).replace("23483089", "7")).unwrap();
     let daemon = network.daemon_in(&in_directory_learned(before.path()), "").await;
     fs::remove_file(before.path().join(FILE)).unwrap();
     let (environment, config) = (in_directory_learned(after.path()), network.config(""));

@@ -3,30 +3,134 @@
 //!
 //! One engine implements both: SFQ(D) is SFQ(D)+ with every request occupying one slot.
 
-mod adapting;
-mod entry;
-mod slots;
-
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::app_policy::{AppPolicy, ShareId, SharePolicy};
-use crate::fair::{FairQueue, Queued};
-use crate::tags::Head;
-use entry::{SfqEntry, State};
-use slots::Slots;
-
-use crate::adapt::Controller;
 use crate::dsfq::{Change, SharedService};
 use crate::engine::{Engine, Handover};
 use crate::event::{Event, EventQueue};
-use crate::learned::Learned;
-use crate::limits::Limits;
+use crate::fair::{FairQueue, Queued};
+use crate::list::{Links, Node};
 use crate::request::{Dispatch, OpKind, Request, Rule, ServiceClass, ServiceReport};
 use crate::scheduler::Scheduler;
 use crate::settings::{Backfill, PolicyKind, Settings, Sharing};
 use crate::slot_cost::SlotCostTable;
+use crate::tags::Head;
 use crate::units::{AppId, Bytes, Depth, RequestId, SlotCost, Time};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Queued,
+    Outstanding,
+}
+
+/// One request; as large as a cache line.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct SfqEntry {
+    position: u128,
+    arrival: u64,
+    cost: Bytes,
+    enqueued_at: Time,
+    links: Links,
+    app: AppId,
+    /// Outstanding: the slots that it occupies.
+    granted: SlotCost,
+    /// Queued: slots that were backfilled while it was the blocked head.
+    passed_by: u32,
+    /// Queued: its lane, which is its slot cost.
+    lane: u8,
+    op: OpKind,
+    state: State,
+    /// Queued: it has been the blocked head.
+    blocked: bool,
+}
+
+const _: () = assert!(size_of::<Option<SfqEntry>>() == 64, "one cache line");
+
+impl SfqEntry {
+    /// A request that is charged, and about to be queued.
+    fn new(request: &Request, enqueued_at: Time, arrival: u64, position: u128, lane: u8) -> Self {
+        let Request { app, op, cost, .. } = *request;
+        Self {
+            position,
+            arrival,
+            cost,
+            enqueued_at,
+            links: Links::UNLINKED,
+            app,
+            granted: SlotCost::ONE,
+            passed_by: 0,
+            lane,
+            op,
+            state: State::Queued,
+            blocked: false,
+        }
+    }
+}
+
+impl Node for SfqEntry {
+    fn links(&mut self) -> &mut Links {
+        &mut self.links
+    }
+}
+
+impl Queued for SfqEntry {
+    fn app(&self) -> AppId {
+        self.app
+    }
+
+    fn arrival(&self) -> u64 {
+        self.arrival
+    }
+
+    fn position(&self) -> u128 {
+        self.position
+    }
+
+    fn charged(&self) -> Bytes {
+        self.cost
+    }
+}
+
+/// The slots of the storage: no dispatch raises Σ L of the outstanding requests above D [vPFS+ §III-B].
+#[derive(Debug)]
+struct Slots {
+    depth: Depth,
+    /// May exceed `depth` after the depth was lowered; then nothing is dispatched until enough requests complete.
+    used: u64,
+}
+
+impl Slots {
+    fn new(depth: Depth) -> Self {
+        Self { depth, used: 0 }
+    }
+
+    /// Sets the depth; returns whether it changed.
+    fn set_depth(&mut self, depth: Depth) -> bool {
+        core::mem::replace(&mut self.depth, depth) != depth
+    }
+
+    /// Slots that are not occupied.
+    fn free(&self) -> u32 {
+        u32::try_from(self.used).map_or(0, |used| self.depth.get().saturating_sub(used))
+    }
+
+    /// The slots that a request of `cost` occupies: at most the depth, otherwise it could never be dispatched.
+    fn clamp(&self, cost: SlotCost) -> SlotCost {
+        cost.clamp_to(self.depth)
+    }
+
+    fn occupy(&mut self, cost: SlotCost) {
+        self.used += u64::from(cost.get());
+    }
+
+    fn release(&mut self, cost: SlotCost) {
+        debug_assert!(self.used >= u64::from(cost.get()), "slots are released once");
+        self.used -= u64::from(cost.get());
+    }
+}
 
 /// The SFQ(D) and SFQ(D)+ scheduler for one storage server.
 ///
@@ -43,7 +147,6 @@ pub struct Sfq {
     backfill: Backfill,
     outstanding: usize,
     events: EventQueue,
-    controller: Option<Box<Controller>>,
 }
 
 impl Sfq {
@@ -60,7 +163,6 @@ impl Sfq {
             backfill: Backfill::default(),
             outstanding: 0,
             events: EventQueue::with_capacity(event_capacity),
-            controller: None,
         }
     }
 
@@ -69,18 +171,7 @@ impl Sfq {
         let mut sfq = Self::new(settings.depth, slot_costs(settings), event_capacity);
         sfq.set_sharing(settings.sharing);
         sfq.set_backfill(settings.backfill);
-        sfq.set_slots(Time::ZERO, settings);
         sfq
-    }
-
-    /// Applies the configured depth and slot costs; an adaptive search starts from them.
-    fn set_slots(&mut self, now: Time, settings: &Settings) {
-        self.stop_adapting();
-        self.set_depth(now, settings.depth);
-        self.set_slot_costs(slot_costs(settings));
-        if settings.adaptive {
-            self.adapt();
-        }
     }
 
     /// Changes the number of slots. Outstanding requests stay; while they use more than `depth`, nothing is dispatched.
@@ -225,12 +316,11 @@ impl Sfq {
 
     /// Ends an outstanding request, whose charge stays.
     #[inline]
-    fn finish(&mut self, now: Time, id: RequestId) -> SfqEntry {
+    fn finish(&mut self, now: Time, id: RequestId) {
         let entry = self.queue.requests.remove(id);
         self.free(&entry);
         self.queue.ledger.complete(id);
         self.events.push(now, Event::Completed { id, app: entry.app, cost: entry.cost });
-        entry
     }
 
     /// Frees what an outstanding request occupied.
@@ -242,13 +332,11 @@ impl Sfq {
 }
 
 impl Engine for Sfq {
-    fn reconfigure(&mut self, now: Time, before: &Settings, settings: &Settings) -> bool {
+    fn reconfigure(&mut self, now: Time, _before: &Settings, settings: &Settings) -> bool {
         let same = matches!(settings.kind, PolicyKind::SfqD | PolicyKind::SfqDPlus);
         if same {
-            // Keep what was found if the search would start from the same values.
-            if !settings.adaptive || origin(settings) != origin(before) {
-                self.set_slots(now, settings);
-            }
+            self.set_depth(now, settings.depth);
+            self.set_slot_costs(slot_costs(settings));
             self.set_sharing(settings.sharing);
             self.set_backfill(settings.backfill);
         }
@@ -279,34 +367,9 @@ impl Engine for Sfq {
         self.events = handover.events;
     }
 
-    fn limits(&self) -> Limits {
-        Limits { depth: self.depth_found(), ..Limits::default() }
-    }
-
-    fn learned(&self, _now: Time) -> Option<Learned> {
-        Some(Learned::Slots { depth: self.depth_found()?, slot_costs: self.table.clone() })
-    }
-
-    /// The search starts from what was found, if there is one.
-    fn remember(&mut self, now: Time, learned: &Learned) {
-        let Learned::Slots { depth, slot_costs } = learned else { return };
-        if self.controller.is_some() {
-            self.set_depth(now, *depth);
-            if !self.table.is_uniform() {
-                self.set_slot_costs(slot_costs.clone());
-            }
-            self.adapt();
-        }
-    }
-
     fn shared(&mut self) -> Option<&mut dyn SharedService> {
         Some(self)
     }
-}
-
-/// Where a search for depth and slot costs would start, if it is configured.
-fn origin(settings: &Settings) -> Option<(Depth, SlotCostTable)> {
-    settings.adaptive.then(|| (settings.depth, slot_costs(settings)))
 }
 
 /// Under SFQ(D) every request occupies one slot.
@@ -328,23 +391,16 @@ impl Scheduler for Sfq {
     /// Dispatches the queued request with the smallest start tag, equal tags in order of arrival; while that one does
     /// not fit the free slots, backfills smaller ones [vPFS+ §III-C, Algorithm 1].
     fn poll_dispatch(&mut self, now: Time) -> Option<Dispatch> {
-        let dispatch = self.next_dispatch(now);
-        if dispatch.is_none() {
-            self.tell_drained();
-        }
-        dispatch
+        self.next_dispatch(now)
     }
 
     fn complete(&mut self, now: Time, id: RequestId) {
-        let entry = self.finish(now, id);
-        self.tell_complete(now, &entry);
+        self.finish(now, id);
         self.end_if_idle(now);
     }
 
     fn release(&mut self, now: Time, id: RequestId) {
-        self.finish(now, id);
-        self.tell_released();
-        self.end_if_idle(now);
+        self.complete(now, id);
     }
 
     fn cancel(&mut self, now: Time, id: RequestId) {
@@ -353,7 +409,6 @@ impl Scheduler for Sfq {
             self.dequeue(id);
         } else {
             self.free(&entry);
-            self.tell_cancelled();
         }
         self.queue.requests.remove(id);
         let SfqEntry { app, op, cost, .. } = entry;
