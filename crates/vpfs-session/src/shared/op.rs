@@ -4,7 +4,42 @@ use bytes::Bytes;
 use vpfs_core::{MIN_DATA_COST, OpKind, Pieces, Time};
 
 use super::{Numbered, Order, Protocol};
-use crate::{Completed, OpId, Outcome};
+use crate::{Completed, OpId, Outcome, Submission};
+
+/// Bytes that an operation takes up in the tables of session, driver and scheduler, besides its request.
+pub(crate) const OP_BYTES: usize = 512;
+
+/// Whether a request is scheduled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Sent at once.
+    Exempt,
+    /// Waits to be scheduled.
+    Scheduled(Submission),
+}
+
+/// A whole request.
+#[derive(Debug)]
+pub(crate) struct Arriving<P: Protocol> {
+    /// Of no operation in progress.
+    pub(crate) tag: P::Tag,
+    /// What is sent to the server, as far as it was read,
+    pub(crate) message: Bytes,
+    /// and the number of bytes behind that, which are there. Zero if it is sent at once.
+    pub(crate) unread: usize,
+    pub(crate) class: Class,
+    pub(crate) detail: P::Detail,
+    /// Bytes of memory that the detail takes up besides itself.
+    pub(crate) detail_bytes: usize,
+    /// Data bytes of a write in the request itself.
+    pub(crate) carried: u64,
+    /// Data bytes of a write that the client sends after the acknowledgement.
+    pub(crate) expected: u64,
+    /// What it must not overtake; `None` if nothing, as for all that is sent at once.
+    pub(crate) order: Option<Order>,
+    /// What must not be left too far behind.
+    pub(crate) numbered: Option<Numbered>,
+}
 
 /// The state of an operation.
 #[derive(Debug)]

@@ -6,7 +6,6 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::{Core, Protocol};
 use crate::{Action, OpId, Submission};
 
 /// A session without lines keeps a table with room for this number of them.
@@ -49,39 +48,39 @@ impl Line {
 #[derive(Debug, Default)]
 pub(super) struct Lines(HashMap<u64, Line>);
 
-impl<P: Protocol> Core<P> {
-    /// Has a request scheduled, at once or after those before it in its line. O(1).
-    pub(super) fn enter_line(&mut self, id: OpId, submission: Submission) {
-        if let Some(order) = self.op(id).order {
-            let line = self.lines.0.entry(order.line).or_default();
-            if !line.waiting.is_empty() || line.holds_back(order) {
-                return line.waiting.push_back((id, order, submission));
-            }
-            *line.count(order) += 1;
+impl Lines {
+    /// A request arrives. Returns it if it may be scheduled at once; otherwise it waits for those before it. O(1).
+    pub(super) fn enter(&mut self, id: OpId, order: Option<Order>, submission: Submission) -> Option<Submission> {
+        let Some(order) = order else { return Some(submission) };
+        let line = self.0.entry(order.line).or_default();
+        if !line.waiting.is_empty() || line.holds_back(order) {
+            line.waiting.push_back((id, order, submission));
+            return None;
         }
-        self.actions.push_back(Action::Enqueue(id, submission));
+        *line.count(order) += 1;
+        Some(submission)
     }
 
-    /// An operation is on its way to the server: what waited for it is scheduled.
-    pub(super) fn leave_line(&mut self, order: Option<Order>) {
+    /// An operation is on its way to the server: what waited for it is to be scheduled.
+    pub(super) fn leave(&mut self, order: Option<Order>, actions: &mut VecDeque<Action>) {
         let Some(order) = order else { return };
-        let line = self.lines.0.get_mut(&order.line).expect("it is in its line");
+        let line = self.0.get_mut(&order.line).expect("it is in its line");
         *line.count(order) -= 1;
         while let Some(&(_, next, _)) = line.waiting.front()
             && !line.holds_back(next)
             && let Some((id, next, submission)) = line.waiting.pop_front()
         {
             *line.count(next) += 1;
-            self.actions.push_back(Action::Enqueue(id, submission));
+            actions.push_back(Action::Enqueue(id, submission));
         }
         self.forget_empty(order.line);
     }
 
     /// An operation will not be sent. Returns whether the scheduler knows it. Everything behind it is cancelled as
     /// well, so nothing becomes due.
-    pub(super) fn cancel_in_line(&mut self, id: OpId, order: Option<Order>) -> bool {
+    pub(super) fn cancel(&mut self, id: OpId, order: Option<Order>) -> bool {
         let Some(order) = order else { return true };
-        let line = self.lines.0.get_mut(&order.line).expect("it is in its line");
+        let line = self.0.get_mut(&order.line).expect("it is in its line");
         let place = line.waiting.iter().position(|(waiting, ..)| *waiting == id);
         match place {
             Some(place) => drop(line.waiting.remove(place)),
@@ -92,11 +91,11 @@ impl<P: Protocol> Core<P> {
     }
 
     fn forget_empty(&mut self, line: u64) {
-        if self.lines.0.get(&line).is_some_and(Line::is_empty) {
-            self.lines.0.remove(&line);
+        if self.0.get(&line).is_some_and(Line::is_empty) {
+            self.0.remove(&line);
         }
-        if self.lines.0.is_empty() && self.lines.0.capacity() > KEPT_LINES {
-            self.lines = Lines::default();
+        if self.0.is_empty() && self.0.capacity() > KEPT_LINES {
+            *self = Self::default();
         }
     }
 }

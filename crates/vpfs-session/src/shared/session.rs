@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use vpfs_core::{Pieces, Time};
 
-use super::passing::Inbound;
+use super::inbound::Inbound;
 use super::{Core, Protocol};
 use crate::{Action, CloseReason, Next, OpId, Outbound, Requester, Session, SessionLimits, Side, Suspended};
 

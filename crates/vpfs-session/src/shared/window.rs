@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Core, Protocol};
 use crate::{OpId, Submission};
 
 /// The numbers, from the oldest that is not answered on, that may be in progress.
@@ -34,52 +33,35 @@ impl Windows {
     /// The first of a sequence.
     const FIRST: OpId = OpId { index: 0, serial: 0 };
 
-    /// Whether a request is too far ahead of others in its sequence.
-    fn holds_back(&self, Numbered { sequence, number }: Numbered) -> bool {
+    /// Whether a request has to wait for others of its sequence. O(log n).
+    pub(super) fn holds_back(&self, Numbered { sequence, number }: Numbered) -> bool {
         let oldest = self.unanswered.range((Numbered { sequence, number: 0 }, Self::FIRST)..).next();
         oldest.is_some_and(|(oldest, _)| oldest.sequence == sequence && number >= oldest.number.saturating_add(WINDOW))
     }
 
-    /// The next request of a sequence that no longer waits.
-    fn next(&mut self, sequence: u64) -> Option<(OpId, Submission)> {
-        let first = self.waiting.range((Numbered { sequence, number: 0 }, Self::FIRST)..).next();
-        let (&key, _) = first.filter(|((next, _), _)| next.sequence == sequence && !self.holds_back(*next))?;
-        Some((key.1, self.waiting.remove(&key)?))
-    }
-}
-
-impl<P: Protocol> Core<P> {
-    /// Whether a request has to wait for others of its sequence. O(log n).
-    pub(crate) fn is_ahead(&self, numbered: Numbered) -> bool {
-        self.windows.holds_back(numbered)
-    }
-
     /// A request that is to be answered.
-    pub(super) fn enter_window(&mut self, id: OpId) {
-        let numbered = self.op(id).numbered;
-        self.windows.unanswered.extend(numbered.map(|numbered| (numbered, id)));
+    pub(super) fn enter(&mut self, id: OpId, numbered: Option<Numbered>) {
+        self.unanswered.extend(numbered.map(|numbered| (numbered, id)));
     }
 
-    /// Has a request scheduled, at once or when it may. O(log n).
-    pub(super) fn enqueue(&mut self, id: OpId, submission: Submission) {
-        match self.op(id).numbered.filter(|numbered| self.is_ahead(*numbered)) {
-            Some(numbered) => drop(self.windows.waiting.insert((numbered, id), submission)),
-            None => self.enter_line(id, submission),
-        }
+    /// A request arrives. Returns it if it may be scheduled at once; otherwise it waits for others. O(log n).
+    pub(super) fn admit(&mut self, id: OpId, numbered: Option<Numbered>, submission: Submission) -> Option<Submission> {
+        let Some(numbered) = numbered.filter(|numbered| self.holds_back(*numbered)) else { return Some(submission) };
+        self.waiting.insert((numbered, id), submission);
+        None
     }
 
     /// A request was answered, or will not be. Returns whether it waited for others.
-    pub(super) fn leave_window(&mut self, id: OpId, numbered: Option<Numbered>) -> bool {
+    pub(super) fn leave(&mut self, id: OpId, numbered: Option<Numbered>) -> bool {
         let Some(key) = numbered.map(|numbered| (numbered, id)) else { return false };
-        self.windows.unanswered.remove(&key);
-        self.windows.waiting.remove(&key).is_some()
+        self.unanswered.remove(&key);
+        self.waiting.remove(&key).is_some()
     }
 
-    /// What waited for a request that has ended is scheduled.
-    pub(super) fn enqueue_next(&mut self, numbered: Option<Numbered>) {
-        let Some(Numbered { sequence, .. }) = numbered else { return };
-        while let Some((id, submission)) = self.windows.next(sequence) {
-            self.enter_line(id, submission);
-        }
+    /// The next request of a sequence that no longer waits.
+    pub(super) fn next(&mut self, sequence: u64) -> Option<(OpId, Submission)> {
+        let first = self.waiting.range((Numbered { sequence, number: 0 }, Self::FIRST)..).next();
+        let (&key, _) = first.filter(|((next, _), _)| next.sequence == sequence && !self.holds_back(*next))?;
+        Some((key.1, self.waiting.remove(&key)?))
     }
 }
