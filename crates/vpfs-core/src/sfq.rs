@@ -298,18 +298,6 @@ impl Sfq {
         Some(self.dispatch(now, chosen, slot_cost, head))
     }
 
-    /// The next request to dispatch, see [`Scheduler::poll_dispatch`].
-    fn next_dispatch(&mut self, now: Time) -> Option<Dispatch> {
-        let free = self.slots.free();
-        if free == 0 {
-            return None;
-        }
-        self.queue.pass_departures();
-        let (head, cost) = self.first(|_| true)?;
-        let cost = self.slots.clamp(cost);
-        if cost.get() <= free { Some(self.dispatch(now, head, cost, head)) } else { self.backfill(now, head, cost) }
-    }
-
     fn end_if_idle(&mut self, now: Time) {
         self.queue.end_if_idle(now, self.outstanding, &mut self.events);
     }
@@ -391,7 +379,14 @@ impl Scheduler for Sfq {
     /// Dispatches the queued request with the smallest start tag, equal tags in order of arrival; while that one does
     /// not fit the free slots, backfills smaller ones [vPFS+ §III-C, Algorithm 1].
     fn poll_dispatch(&mut self, now: Time) -> Option<Dispatch> {
-        self.next_dispatch(now)
+        let free = self.slots.free();
+        if free == 0 {
+            return None;
+        }
+        self.queue.pass_departures();
+        let (head, cost) = self.first(|_| true)?;
+        let cost = self.slots.clamp(cost);
+        if cost.get() <= free { Some(self.dispatch(now, head, cost, head)) } else { self.backfill(now, head, cost) }
     }
 
     fn complete(&mut self, now: Time, id: RequestId) {
