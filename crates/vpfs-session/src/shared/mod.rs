@@ -841,7 +841,7 @@ impl<P: Protocol> Core<P> {
 }
 
 /// Clients that begin a message and do not complete its header or its request: they are disconnected after a while, as
-/// real servers do it. The data of writes is not covered: see below.
+/// real servers do it. The data of writes is not covered: see above.
 impl<P: Protocol> Core<P> {
     /// All complete messages were handled, and `left` bytes of the client remain.
     fn note_incomplete(&mut self, now: Time, left: usize) {
