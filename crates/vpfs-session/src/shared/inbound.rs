@@ -1,4 +1,4 @@
-//! Messages that pass: each is sent on as it arrives, and ends what it belongs to.
+//! What is being read from one side, and what it means when it has passed.
 
 use bytes::{Bytes, BytesMut};
 

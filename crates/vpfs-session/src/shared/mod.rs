@@ -28,7 +28,7 @@ pub(crate) use window::Numbered;
 
 use inbound::Inbound;
 use order::Lines;
-use stall::{LEAST, Stall};
+use stall::Stall;
 use table::Table;
 use window::Windows;
 
@@ -758,7 +758,7 @@ impl<P: Protocol> Core<P> {
 impl<P: Protocol> Core<P> {
     /// The client may send from now on: before, nothing was expected, or something else was in its way.
     fn client_may_send(&mut self, now: Time) {
-        self.stall.sending.restart(now, self.table.awaiting_data);
+        self.stall.may_send(now, self.table.awaiting_data);
     }
 
     /// If earlier bytes of the client still wait for the server, it is not the client that is slow. Call before any are
@@ -772,8 +772,7 @@ impl<P: Protocol> Core<P> {
     /// The client sent `bytes` bytes of a message, which are all that was due for an operation if `is_all`. Requests do
     /// not count: they complete nothing.
     fn client_sent(&mut self, now: Time, bytes: usize, is_all: bool) {
-        let bytes = if is_all { LEAST.max(bytes as u64) } else { bytes as u64 };
-        self.stall.sending.moved(now, bytes, self.table.awaiting_data);
+        self.stall.sent(now, bytes, is_all, self.table.awaiting_data);
     }
 
     /// A write was acknowledged, so its data is next.
@@ -794,13 +793,9 @@ impl<P: Protocol> Core<P> {
 
     /// Frees the slots of all operations that wait for a client that has stalled. O(1) if it has not.
     fn release_stalled(&mut self, now: Time) {
-        let received = self.to_client.sent();
-        let count = received - std::mem::replace(&mut self.stall.received, received);
-        match self.wants_server() {
-            true => self.stall.receiving.restart(now, self.table.in_progress),
-            false => self.stall.receiving.moved(now, count, self.table.in_progress),
-        }
-        if self.stall.receiving.has_stalled(now, self.stall.patience) || self.is_slow(now) {
+        let is_due = !self.wants_server();
+        self.stall.received(now, self.to_client.sent(), is_due, self.table.in_progress);
+        if self.stall.does_not_receive(now) || self.is_slow(now) {
             for id in self.table.ids_where(|op| self.waits_for_client(op)) {
                 self.release(id);
             }
@@ -810,9 +805,7 @@ impl<P: Protocol> Core<P> {
     /// Whether the client has sent next to nothing for a while, although it is in the middle of a message or the data
     /// of a write is expected, and nothing else is in its way.
     fn is_slow(&self, now: Time) -> bool {
-        self.stall.sending.has_stalled(now, self.stall.patience)
-            && self.awaits_rest(Side::Client)
-            && self.is_listening()
+        self.stall.does_not_send(now) && self.awaits_rest(Side::Client) && self.is_listening()
     }
 
     /// Whether whatever the client sends is passed on at once.
