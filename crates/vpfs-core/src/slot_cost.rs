@@ -90,11 +90,6 @@ impl SlotCostTable {
         costs.dedup();
         costs
     }
-
-    /// Whether every request occupies one slot.
-    pub fn is_uniform(&self) -> bool {
-        self.reads.iter().chain(&self.writes).all(|row| row.slot_cost == SlotCost::ONE)
-    }
 }
 
 /// The paper's storage: 1 up to 128 KiB and 5 at 2 MiB for a depth of 14. Between them latency grows in proportion to
@@ -139,7 +134,6 @@ mod tests {
         }
         assert_eq!(slots(OpKind::Metadata, 4096), 1);
         assert_eq!(table.distinct().iter().map(|cost| cost.get()).collect::<Vec<_>>(), [1, 2, 3, 5]);
-        assert!(!table.is_uniform());
     }
 
     #[test]
