@@ -84,7 +84,7 @@ pub(crate) fn bind_first(addresses: &[SocketAddr]) -> io::Result<TcpSocket> {
 }
 
 fn first<T>(addresses: &[SocketAddr], bind: impl Fn(SocketAddr) -> io::Result<T>) -> io::Result<T> {
-    let mut failed = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    let mut failed = no_address();
     for &address in addresses {
         match bind(address) {
             Ok(socket) => return Ok(socket),
@@ -94,8 +94,35 @@ fn first<T>(addresses: &[SocketAddr], bind: impl Fn(SocketAddr) -> io::Result<T>
     Err(failed)
 }
 
-fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
+/// A socket for a connection from or to `address`. What it sends over the loopback is not paced: no link has a queue to
+/// keep short there, and where the host's default is BBR, data that follows small messages waits for milliseconds.
+fn socket_for(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    if address.ip().is_loopback() {
+        // Every kernel has this one. If it is forbidden, only time is lost.
+        let _ = SockRef::from(&socket).set_tcp_congestion(b"reno");
+    }
+    Ok(socket)
+}
+
+/// Connects to the first of these addresses that accepts.
+pub(crate) async fn connect(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+    let mut failed = no_address();
+    for &address in addresses {
+        match socket_for(address)?.connect(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
+}
+
+fn no_address() -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, "the host has no address")
+}
+
+fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
+    let socket = socket_for(address)?;
     // So that a restarted proxy does not wait for the end of old connections.
     socket.set_reuseaddr(true)?;
     socket.bind(address).map_err(explained)?;

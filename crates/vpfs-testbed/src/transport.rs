@@ -3,10 +3,13 @@
 use std::collections::VecDeque;
 use std::io;
 use std::io::IoSlice;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpSocket;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use vpfs_wire::bmi::{Header, Tag, TooLong};
@@ -16,6 +19,17 @@ use vpfs_wire::{DecodeError, bmi};
 
 /// Buffer space for each read when the size of what follows is not known.
 const READ_AHEAD: usize = 32 << 10;
+
+/// A socket for a connection from or to `address`. What it sends over the loopback is not paced: no link has a queue to
+/// keep short there, and where the host's default is BBR, data that follows small messages waits for milliseconds.
+pub(crate) fn socket_for(address: SocketAddr) -> io::Result<TcpSocket> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    if address.ip().is_loopback() {
+        // Every kernel has this one. If it is forbidden, only time is lost.
+        let _ = SockRef::from(&socket).set_tcp_congestion(b"reno");
+    }
+    Ok(socket)
+}
 
 /// One message.
 #[derive(Debug)]

@@ -22,6 +22,7 @@ use vpfs_config::{Account, Config};
 use vpfs_core::ServerId;
 
 use crate::clock::Clock;
+use crate::sockets;
 use crate::state_dir::StateDir;
 use table::Table;
 
@@ -187,7 +188,7 @@ impl Names {
     /// answer. So a name server that fails affects no connection to a host that was found before.
     pub(crate) async fn connect(&self, host: &str, port: u16) -> io::Result<TcpStream> {
         if let Ok(ip) = host.parse::<IpAddr>() {
-            return TcpStream::connect((ip, port)).await;
+            return sockets::connect(&[(ip, port).into()]).await;
         }
         self.table().hurry(self.0.clock.now(), host, IN_USE);
         self.0.wake.notify_one();
@@ -199,7 +200,7 @@ impl Names {
         };
         let addresses = self.wait(answer).await?;
         let addresses: Vec<SocketAddr> = addresses.into_iter().map(|ip| (ip, port).into()).collect();
-        TcpStream::connect(&addresses[..]).await
+        sockets::connect(&addresses).await
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use tokio::net::tcp::OwnedReadHalf;
-use tokio::net::{TcpSocket, TcpStream, lookup_host};
+use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
@@ -20,7 +20,7 @@ use vpfs_wire::pvfs2::{Capability, Credential, Errno, Handle, Hint, Op, Reply, R
 
 use super::{ClientError, ClientOptions, Result};
 use crate::fsconfig::{FsConfig, FsConfigError, FsServer};
-use crate::transport::{MessageReader, Outgoing, write_messages};
+use crate::transport::{MessageReader, Outgoing, socket_for, write_messages};
 
 /// GETCONFIG is sent before the configuration is known, so it uses the stock client's fixed values.
 const CONFIG_POLICY: Policy = Policy {
@@ -531,7 +531,7 @@ pub(crate) async fn connect(address: &str, local: Option<IpAddr>) -> io::Result<
 }
 
 async fn connect_to(remote: SocketAddr, local: Option<IpAddr>) -> io::Result<TcpStream> {
-    let socket = if remote.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    let socket = socket_for(remote)?;
     if let Some(local) = local {
         socket.bind(SocketAddr::new(local, 0))?;
     }

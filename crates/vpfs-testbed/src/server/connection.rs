@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::net::tcp::OwnedReadHalf;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
@@ -26,7 +26,9 @@ use super::{Storage, errno_of};
 use crate::device::Access;
 use crate::server;
 use crate::store::StoreError;
-use crate::transport::{Chunk, Message, MessageReader, Outgoing, ReadError, chunk_len, chunks, write_messages};
+use crate::transport::{
+    Chunk, Message, MessageReader, Outgoing, ReadError, chunk_len, chunks, socket_for, write_messages,
+};
 
 /// Number of replies and data chunks that may wait to be written.
 const REPLY_QUEUE: usize = 32;
@@ -233,7 +235,7 @@ const BACKLOG: u32 = 4096;
 
 /// A socket that listens at `address`.
 pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    let socket = socket_for(address)?;
     // So that a restarted server does not wait for the end of old connections.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;

@@ -1,8 +1,9 @@
 //! Peers that send and receive single frames: clients that break rules, servers controlled by the test.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use vpfs_wire::bmi::{Header, Tag, reply_message, request_message};
@@ -139,6 +140,13 @@ pub(crate) fn reply(tag: Tag, reply: &Reply) -> Vec<u8> {
     reply_message(tag, &reply.encode()).unwrap()
 }
 
+/// What is sent must not wait for anything in real time while the tests' clock advances: pacing is off.
+fn socket() -> TcpSocket {
+    let socket = TcpSocket::new_v4().unwrap();
+    SockRef::from(&socket).set_tcp_congestion(b"reno").unwrap();
+    socket
+}
+
 /// One end of a connection.
 pub(crate) struct Peer {
     pub(crate) stream: TcpStream,
@@ -146,7 +154,7 @@ pub(crate) struct Peer {
 
 impl Peer {
     pub(crate) async fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).await.unwrap();
+        let stream = socket().connect(address).await.unwrap();
         // Data must not wait for acknowledgements in real time while the tests' clock advances.
         stream.set_nodelay(true).unwrap();
         Self { stream }
@@ -154,7 +162,7 @@ impl Peer {
 
     /// A client that appears to be another host.
     pub(crate) async fn connect_from(host: [u8; 4], address: SocketAddr) -> Self {
-        let socket = TcpSocket::new_v4().unwrap();
+        let socket = socket();
         socket.bind((IpAddr::from(host), 0).into()).unwrap();
         Self { stream: socket.connect(address).await.unwrap() }
     }
@@ -203,7 +211,9 @@ pub(crate) struct FakeServer {
 
 impl FakeServer {
     pub(crate) async fn start() -> Self {
-        Self { listener: TcpListener::bind("127.0.0.1:0").await.unwrap() }
+        let socket = socket();
+        socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        Self { listener: socket.listen(1024).unwrap() }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
