@@ -105,10 +105,10 @@ fn socket_for(address: SocketAddr) -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// Connects to the first of these addresses that accepts.
-pub(crate) async fn connect(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+/// Connects to the first address of `host` that accepts.
+pub(crate) async fn connect(names: &Names, host: &str, port: u16) -> io::Result<TcpStream> {
     let mut failed = no_address();
-    for &address in addresses {
+    for address in with_port(&names.in_use(host).await?, port) {
         match socket_for(address)?.connect(address).await {
             Ok(stream) => return Ok(stream),
             Err(error) => failed = error,
@@ -210,7 +210,7 @@ impl Listener {
     /// Connects to the server, within this time.
     pub(crate) async fn connect(&self, patience: Duration) -> io::Result<TcpStream> {
         let (host, port) = &self.upstream;
-        let stream = tokio::time::timeout(patience, self.names.connect(host, *port))
+        let stream = tokio::time::timeout(patience, connect(&self.names, host, *port))
             .await
             .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "no answer within limits.connect_timeout"))??;
         prepare(&stream)?;

@@ -14,7 +14,6 @@ use std::{fmt, io, thread};
 
 use nix::unistd::{Group, User as SystemUser};
 use serde::{Deserialize, Serialize};
-use tokio::net::TcpStream;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -22,7 +21,6 @@ use vpfs_config::{Account, Config};
 use vpfs_core::ServerId;
 
 use crate::clock::Clock;
-use crate::sockets;
 use crate::state_dir::StateDir;
 use table::Table;
 
@@ -184,11 +182,11 @@ impl Names {
         self.wait(|table| Some(table.addresses(host).to_vec()).filter(|addresses| !addresses.is_empty())).await
     }
 
-    /// Connects to the addresses that a host had last, while it is looked up again; if it has none yet, waits for the
-    /// answer. So a name server that fails affects no connection to a host that was found before.
-    pub(crate) async fn connect(&self, host: &str, port: u16) -> io::Result<TcpStream> {
-        if let Ok(ip) = host.parse::<IpAddr>() {
-            return sockets::connect(&[(ip, port).into()]).await;
+    /// The addresses to connect to: those that a host had last, while it is looked up again; if it has none yet, waits
+    /// for the answer. So a name server that fails affects no connection to a host that was found before.
+    pub(crate) async fn in_use(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+        if let Ok(ip) = host.parse() {
+            return Ok(vec![ip]);
         }
         self.table().hurry(self.0.clock.now(), host, IN_USE);
         self.0.wake.notify_one();
@@ -198,9 +196,7 @@ impl Names {
                 Err(reason) => Err(unresolved(host, reason)),
             })
         };
-        let addresses = self.wait(answer).await?;
-        let addresses: Vec<SocketAddr> = addresses.into_iter().map(|ip| (ip, port).into()).collect();
-        sockets::connect(&addresses).await
+        self.wait(answer).await
     }
 }
 

@@ -32,7 +32,7 @@ use vpfs_node::frames::{FRAME_LEN, Frame, Hello};
 
 use super::Cluster;
 use crate::secrets;
-use crate::sockets::prepare;
+use crate::sockets::{connect, prepare};
 
 const ALPN: &[u8] = b"vpfs-peer/1";
 
@@ -352,7 +352,7 @@ pub(super) struct Introduced {
 /// Connects to the proxy of `server`.
 pub(super) async fn dial(cluster: &Cluster, security: &Security, server: ServerId) -> io::Result<Introduced> {
     let (host, port) = &cluster.addresses[server.index()];
-    let stream = within(CONNECT, cluster.hosts.connect(host, *port)).await?;
+    let stream = within(CONNECT, connect(&cluster.hosts, host, *port)).await?;
     within(PATIENCE, async {
         prepare(&stream)?;
         let address = stream.peer_addr()?.to_string();
