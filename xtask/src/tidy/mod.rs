@@ -29,6 +29,7 @@ pub(crate) fn run() -> Result<(), String> {
     for folder in crates(root)? {
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         breaches.extend(circles::check(&name, &circles::sources(&folder, &files)?));
+        breaches.extend(check_examples(&name, &folder, &files)?);
     }
     breaches.extend(check_measurements(root)?);
     breaches.extend(documents::check(root)?);
@@ -101,6 +102,23 @@ fn check_file(root: &Path, file: &Path) -> Result<Vec<String>, String> {
     breaches.extend(wide.map(|line| format!("{name}:{line}: a comment wider than {MAX_COMMENT} columns")));
     breaches.extend(check_protocols(&name.to_string(), &text));
     Ok(breaches)
+}
+
+/// Whether the examples of a library are run, and nothing is compiled to find none.
+fn check_examples(name: &str, folder: &Path, files: &[PathBuf]) -> Result<Option<String>, String> {
+    let source = folder.join("src");
+    if !source.join("lib.rs").exists() {
+        return Ok(None);
+    }
+    let mut has_examples = false;
+    for file in files.iter().filter(|file| file.starts_with(&source)) {
+        let example = |line: &str| ["/// ```", "//! ```"].iter().any(|mark| line.trim_start().starts_with(mark));
+        has_examples |= read(file)?.lines().any(example);
+    }
+    let runs_them = !read(&folder.join("Cargo.toml"))?.contains("\ndoctest = false");
+    let wrong =
+        if has_examples { "its examples are not run: remove `doctest = false`" } else { "add `doctest = false`" };
+    Ok((has_examples != runs_them).then(|| format!("{name}: {wrong}")))
 }
 
 /// Numbers of the comment lines that are too wide. Comments behind code are left to the formatter.
