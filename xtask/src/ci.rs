@@ -92,9 +92,10 @@ fn is_on_path(program: &str) -> bool {
     std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
 }
 
-/// Builds programs and tests in one go, so that every crate is built once, with one set of features.
+/// Builds tests, and the programs that they run, in one go. All steps select the whole workspace, so that every crate
+/// has one set of features: without the fuzz targets, SQLite would be compiled once more.
 pub(crate) fn build() -> Command {
-    cargo(&["build", "--workspace", "--exclude", "vpfs-fuzz", "--bins", "--tests", "--quiet", "--locked"])
+    cargo(&["build", "--workspace", "--tests", "--quiet", "--locked"])
 }
 
 /// Seconds that the processors of this machine were busy for programs and the kernel; 0 where that cannot be read.
