@@ -109,7 +109,8 @@ fn socket_for(address: SocketAddr) -> io::Result<TcpSocket> {
 pub(crate) async fn connect(names: &Names, host: &str, port: u16) -> io::Result<TcpStream> {
     let mut failed = no_address();
     for address in with_port(&names.in_use(host).await?, port) {
-        match socket_for(address)?.connect(address).await {
+        // A host without IPv6 has no sockets for such addresses.
+        match async { socket_for(address)?.connect(address).await }.await {
             Ok(stream) => return Ok(stream),
             Err(error) => failed = error,
         }
