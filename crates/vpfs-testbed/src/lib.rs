@@ -37,3 +37,4 @@ mod transport;
 pub use client::{Client, ClientOptions, CreateOptions, File};
 pub use device::DeviceClock;
 pub use server::{ClusterConfig, EmbeddedCluster};
+pub use transport::socket_for;

@@ -21,8 +21,12 @@ use vpfs_wire::{DecodeError, bmi};
 const READ_AHEAD: usize = 32 << 10;
 
 /// A socket for a connection from or to `address`. What it sends over the loopback is not paced: no link has a queue to
-/// keep short there, and where the host's default is BBR, data that follows small messages waits for milliseconds.
-pub(crate) fn socket_for(address: SocketAddr) -> io::Result<TcpSocket> {
+/// keep short there, and where the host's default is BBR, data that follows small messages waits for milliseconds, for
+/// which a paused clock does not stop.
+///
+/// # Errors
+/// The system has no socket.
+pub fn socket_for(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     if address.ip().is_loopback() {
         // Every kernel has this one. If it is forbidden, only time is lost.

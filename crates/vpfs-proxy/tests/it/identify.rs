@@ -5,6 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::yield_now;
@@ -163,7 +164,7 @@ const HOST: [u8; 4] = [127, 9, 0, 1];
 
 const CLIMATE: &str = "[[app]]\nname = \"climate\"\nclients = \"c1\"\n";
 
-type Answers = BTreeMap<String, Result<IpAddr, &'static str>>;
+type Answers = BTreeMap<String, Result<Vec<IpAddr>, &'static str>>;
 
 /// A name server that answers about a name when the test lets it, and not at all before.
 #[derive(Clone)]
@@ -175,8 +176,12 @@ impl Zone {
     }
 
     fn say(&self, name: &str, answer: Result<[u8; 4], &'static str>) {
+        self.say_all(name, answer.map(|address| vec![address]));
+    }
+
+    fn say_all(&self, name: &str, answer: Result<Vec<[u8; 4]>, &'static str>) {
         self.0.send_modify(|answers| {
-            answers.insert(name.to_owned(), answer.map(IpAddr::from));
+            answers.insert(name.to_owned(), answer.map(|all| all.into_iter().map(IpAddr::from).collect()));
         });
     }
 
@@ -187,7 +192,7 @@ impl Zone {
             async move {
                 let answers =
                     answers.wait_for(|answers| answers.contains_key(&name)).await.map_err(io::Error::other)?;
-                answers[&name].map(|ip| vec![ip]).map_err(io::Error::other)
+                answers[&name].clone().map_err(io::Error::other)
             }
         });
         Environment { resolver, state }
@@ -330,6 +335,21 @@ async fn a_server_that_moves_is_found() {
             accepted = newer.accept() => break drop(accepted.unwrap()),
             accepted = older.accept() => drop(accepted.unwrap()),
         }
+    }
+}
+
+#[tokio::test]
+async fn a_server_is_reached_at_the_address_that_accepts() {
+    let low = std::process::id().to_be_bytes()[3];
+    let (server, address) = listen([127, 77, low, 3], 0).await;
+    let zone = Zone::new();
+    zone.say_all("oss1", Ok(vec![[127, 77, low, 4], [127, 77, low, 3]]));
+    let network = Network::new(&[format!("oss1:{}", address.port())], &[None]);
+    let _daemon = network.daemon_in(&zone.environment(StateDir::default()), "").await;
+    let mut client = TcpStream::connect(network.address(0, 0)).await.unwrap();
+    tokio::select! {
+        accepted = server.accept() => drop(accepted.unwrap()),
+        ended = client.read_u8() => panic!("the client was given up: {ended:?}"),
     }
 }
 

@@ -3,9 +3,9 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpStream};
+use vpfs_testbed::socket_for;
 use vpfs_wire::bmi::{Header, Tag, reply_message, request_message};
 use vpfs_wire::pvfs2::attr::mask;
 use vpfs_wire::pvfs2::reply::{self, SmallIoResult, WriteCompletion};
@@ -140,13 +140,6 @@ pub(crate) fn reply(tag: Tag, reply: &Reply) -> Vec<u8> {
     reply_message(tag, &reply.encode()).unwrap()
 }
 
-/// What is sent must not wait for anything in real time while the tests' clock advances: pacing is off.
-fn socket() -> TcpSocket {
-    let socket = TcpSocket::new_v4().unwrap();
-    SockRef::from(&socket).set_tcp_congestion(b"reno").unwrap();
-    socket
-}
-
 /// One end of a connection.
 pub(crate) struct Peer {
     pub(crate) stream: TcpStream,
@@ -154,7 +147,7 @@ pub(crate) struct Peer {
 
 impl Peer {
     pub(crate) async fn connect(address: SocketAddr) -> Self {
-        let stream = socket().connect(address).await.unwrap();
+        let stream = socket_for(address).unwrap().connect(address).await.unwrap();
         // Data must not wait for acknowledgements in real time while the tests' clock advances.
         stream.set_nodelay(true).unwrap();
         Self { stream }
@@ -162,7 +155,7 @@ impl Peer {
 
     /// A client that appears to be another host.
     pub(crate) async fn connect_from(host: [u8; 4], address: SocketAddr) -> Self {
-        let socket = socket();
+        let socket = socket_for(address).unwrap();
         socket.bind((IpAddr::from(host), 0).into()).unwrap();
         Self { stream: socket.connect(address).await.unwrap() }
     }
@@ -211,8 +204,9 @@ pub(crate) struct FakeServer {
 
 impl FakeServer {
     pub(crate) async fn start() -> Self {
-        let socket = socket();
-        socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let address = (Ipv4Addr::LOCALHOST, 0).into();
+        let socket = socket_for(address).unwrap();
+        socket.bind(address).unwrap();
         Self { listener: socket.listen(1024).unwrap() }
     }
 
