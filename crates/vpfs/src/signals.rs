@@ -1,6 +1,8 @@
 //! The signals that request termination, and those that must not.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::Signal as Number;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -24,6 +26,15 @@ impl Stop {
             _ = self.interrupt.recv() => {}
         }
     }
+}
+
+/// Sets `flag` at the first signal; the second one ends the process.
+pub(crate) async fn stop(flag: Arc<AtomicBool>) -> io::Result<()> {
+    let mut stop = Stop::new()?;
+    stop.asked().await;
+    flag.store(true, Ordering::Relaxed);
+    stop.asked().await;
+    std::process::exit(130)
 }
 
 /// Signals that end a process by default, although people who send them to a daemon hardly mean that.

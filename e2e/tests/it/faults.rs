@@ -12,8 +12,8 @@ use vpfs_e2e::{Cluster, Daemon, Hosts, run};
 
 /// The length of a fault, by which operations that wait for its end can be told from all others: these take a tenth.
 const FAULT: Duration = Duration::from_secs(12);
-/// Longer than a test takes until its fault is over and shares are back.
-const LOAD: &str = "40s";
+/// Longer than a test takes on any machine; it ends the loads.
+const LOAD: &str = "10min";
 
 /// What wide gets for each byte of narrow on s1 and s2, which both use. Wide alone has s3 and s4: a third of its two
 /// thirds of all four is left for it there, so half of what narrow gets.
@@ -52,10 +52,11 @@ impl Load {
         Self { name, running, trace, verify: writes.then_some(verify) }
     }
 
-    /// Waits for its end, and returns how long its longest operation took.
+    /// Ends it, and returns how long its longest operation took.
     fn finish(mut self) -> Duration {
+        self.running.signal("INT");
         let status = loop {
-            // It may run for longer than anybody waits for a process that should end.
+            // What hangs may take longer than anybody waits for a process that should end.
             if let Some(status) = self.running.ended() {
                 break status;
             }

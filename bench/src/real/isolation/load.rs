@@ -190,6 +190,7 @@ fn options(url: &str, directory: &str, sync: SyncMode) -> RunOptions {
         seed: 1,
         interval: Duration::from_secs(1),
         trace: None,
+        stop: Arc::default(),
     }
 }
 

@@ -167,5 +167,6 @@ fn options(app: &App, strips: Option<&str>, url: &str) -> Result<RunOptions, Str
         seed: 1,
         interval: Duration::from_secs(1),
         trace: None,
+        stop: Arc::default(),
     })
 }

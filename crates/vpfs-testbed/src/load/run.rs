@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -10,7 +11,7 @@ use nfs3_types::nfs3::stable_how;
 use tokio::sync::{Barrier, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use vpfs_model::plan::{Call, Dir, Extent, FileId, Phase, Plan, Step, node};
+use vpfs_model::plan::{Call, Dir, Extent, FileId, Limit, Phase, Plan, Step, node};
 
 use super::Content;
 use super::measure::{Progress, Recorder, Report, WrongRead};
@@ -70,6 +71,8 @@ pub struct RunOptions {
     /// Where each transfer is reported, except those that prepare files ([`Phase::Setup`]). A process waits for room
     /// before its next call.
     pub trace: Option<mpsc::Sender<Transfer>>,
+    /// Once this is set, phases with a time limit are over.
+    pub stop: Arc<AtomicBool>,
 }
 
 /// A call that moved data.
@@ -132,6 +135,7 @@ struct Shared {
     recorder: Recorder,
     barrier: Barrier,
     trace: Option<mpsc::Sender<Transfer>>,
+    stop: Arc<AtomicBool>,
 }
 
 impl Shared {
@@ -167,6 +171,7 @@ impl Run {
             recorder: Recorder::new(options.interval),
             barrier: Barrier::new(processes as usize),
             trace: options.trace,
+            stop: options.stop,
         };
         Ok(Self { shared: Arc::new(shared), clients, nodes, made_directory, keep: options.keep })
     }
@@ -280,7 +285,8 @@ impl Process {
         shared.recorder.begin_phase(phase, begin);
         let limit = shared.plan.limit(phase);
         for (done, step) in (0..).zip(shared.plan.steps(phase, self.number)) {
-            if limit.is_some_and(|limit| begin.elapsed() >= limit.time && done >= limit.at_least_steps) {
+            let is_over = |limit: Limit| begin.elapsed() >= limit.time || shared.stop.load(Ordering::Relaxed);
+            if limit.is_some_and(|limit| done >= limit.at_least_steps && is_over(limit)) {
                 break;
             }
             self.step(phase, begin, step).await?;

@@ -35,6 +35,7 @@ async fn run(server: &NfsServer, plan: impl Plan + 'static, connections: Connect
         seed: 1,
         interval: Duration::from_millis(100),
         trace: None,
+        stop: Arc::default(),
     };
     Run::prepare(Arc::new(plan), options).await?.execute().await
 }

@@ -31,6 +31,7 @@ fn options(cluster: &EmbeddedCluster) -> RunOptions {
         seed: 1,
         interval: Duration::from_millis(100),
         trace: None,
+        stop: Arc::default(),
     }
 }
 

@@ -26,7 +26,7 @@ use super::workload::target::ProgressLine;
 use super::workload::{TraceFile, target};
 use crate::exit::Exit;
 use crate::print::{Blocks, print};
-use crate::signals::Stop;
+use crate::signals;
 
 /// Simulate a cluster under each policy, and compare what the applications get
 ///
@@ -195,7 +195,7 @@ impl<'a> Runs<'a> {
     fn new(scenario: &'a Scenario, quiet: bool) -> Result<Self, Exit> {
         let interrupted = Arc::default();
         let flag = Arc::clone(&interrupted);
-        let waiter = thread::Builder::new().name("signals".into()).spawn(move || wait(&flag));
+        let waiter = thread::Builder::new().name("signals".into()).spawn(move || wait(flag));
         waiter.map_err(|error| Exit::Failed(format!("cannot start a thread: {error}")))?;
         Ok(Self { scenario, line: ProgressLine::start(quiet), states: Mutex::default(), interrupted })
     }
@@ -291,16 +291,9 @@ fn rate(results: &Results, took: Duration) -> String {
     format!("{}: {} events in {seconds:.2} s, {millions:.2} million a second", results.policy, results.events)
 }
 
-/// The first signal ends the runs, the second one the process, which may be long in a step.
-fn wait(flag: &AtomicBool) -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    runtime.block_on(async {
-        let mut stop = Stop::new()?;
-        stop.asked().await;
-        flag.store(true, Ordering::Relaxed);
-        stop.asked().await;
-        std::process::exit(130)
-    })
+/// A step of a simulation may take long: signals have a thread.
+fn wait(flag: Arc<AtomicBool>) -> io::Result<()> {
+    tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(signals::stop(flag))
 }
 
 /// Each application has files of its own.

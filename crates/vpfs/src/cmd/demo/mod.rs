@@ -6,6 +6,7 @@ use std::fmt::Write;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -418,6 +419,7 @@ fn options(directory: &str, network: u8, create: CreateOptions) -> RunOptions {
         seed: network.into(),
         interval: Duration::from_millis(500),
         trace: None,
+        stop: Arc::default(),
     }
 }
 

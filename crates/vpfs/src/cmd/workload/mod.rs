@@ -10,6 +10,7 @@ use std::io::{BufWriter, ErrorKind, Write as _};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -26,6 +27,7 @@ use vpfs_testbed::load::table;
 
 use crate::exit::Exit;
 use crate::print::print;
+use crate::signals;
 pub(crate) use target::variable_strips;
 use target::{ProgressLine, Target, describe_progress};
 
@@ -80,8 +82,14 @@ impl<P: Plan + Clone + serde::Serialize + 'static> Job<'_, P> {
         let mut options = self.target.options(self.name, self.keep, self.plan.processes())?;
         let tracer;
         (tracer, options.trace) = Tracer::start(self.target.trace.as_deref())?;
+        if self.plan.phases().into_iter().any(|phase| self.plan.limit(phase).is_some()) {
+            tokio::spawn(signals::stop(Arc::clone(&options.stop)));
+        }
         let mut reports = Vec::new();
         for repetition in 1..=self.target.repetitions {
+            if options.stop.load(Ordering::Relaxed) {
+                break;
+            }
             reports.push(self.once(options.clone(), repetition).await.map_err(|error| Exit::Failed(explain(&error)))?);
         }
         drop(options);
@@ -221,7 +229,7 @@ struct IorArgs {
     #[arg(short, long)]
     keep: bool,
 
-    /// Run for this long, starting over when all offsets are done, instead of moving each byte once
+    /// Run for this long or until Ctrl-C, starting over when all offsets are done, instead of moving each byte once
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     time: Option<Duration>,
 
@@ -438,7 +446,7 @@ struct InteractiveArgs {
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_duration)]
     think: Duration,
 
-    /// Run for this long
+    /// Run for this long, or until Ctrl-C
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
     time: Duration,
 

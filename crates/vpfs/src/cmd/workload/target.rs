@@ -5,7 +5,7 @@ use std::fs::OpenOptions;
 use std::future::Future;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
@@ -146,6 +146,7 @@ impl Target {
             seed: self.seed,
             interval: self.interval,
             trace: None,
+            stop: Arc::default(),
         })
     }
 
