@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::header::{AUTHORIZATION, HOST};
@@ -43,19 +44,19 @@ pub enum Failure {
 ///
 /// # Errors
 /// See [`Failure`].
-pub async fn get(path: &Path, route: &str) -> Result<Bytes, Failure> {
-    get_by(UnixStream::connect(path).await.map_err(Failure::Connect)?, route).await
+pub fn get<'a>(path: &'a Path, route: &'a str) -> BoxFuture<'a, Result<Bytes, Failure>> {
+    Box::pin(async move { get_by(UnixStream::connect(path).await.map_err(Failure::Connect)?, route).await })
 }
 
 /// The same by a connection, for example of [`vpfs_proxy::connect_to_ask`].
 ///
 /// # Errors
 /// See [`Failure`].
-pub async fn get_by(
+pub fn get_by(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     route: &str,
-) -> Result<Bytes, Failure> {
-    tokio::time::timeout(PATIENCE, ask(stream, route)).await.unwrap_or(Err(Failure::Late))
+) -> BoxFuture<'_, Result<Bytes, Failure>> {
+    Box::pin(async move { tokio::time::timeout(PATIENCE, ask(stream, route)).await.unwrap_or(Err(Failure::Late)) })
 }
 
 /// A change of a set of applications.
@@ -74,26 +75,29 @@ pub struct Change {
 ///
 /// # Errors
 /// See [`Failure`].
-pub async fn change(path: &Path, change: &Change) -> Result<Bytes, Failure> {
-    change_by(UnixStream::connect(path).await.map_err(Failure::Connect)?, change).await
+pub fn change<'a>(path: &'a Path, change: &'a Change) -> BoxFuture<'a, Result<Bytes, Failure>> {
+    Box::pin(async move { change_by(UnixStream::connect(path).await.map_err(Failure::Connect)?, change).await })
 }
 
 /// The same by a connection.
 ///
 /// # Errors
 /// See [`Failure`].
-pub async fn change_by(
+pub fn change_by(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     Change { name, json, token }: &Change,
-) -> Result<Bytes, Failure> {
-    let method = if json.is_some() { Method::PUT } else { Method::DELETE };
-    let mut request = Request::builder().method(method).uri(format!("{SETS}/{name}"));
-    if let Some(token) = token {
-        request = request.header(AUTHORIZATION, format!("Bearer {token}"));
-    }
-    let request = request.header(HOST, "vpfs").body(Full::from(json.clone().unwrap_or_default()));
-    let request = request.map_err(|_| Failure::Refused("the token has characters that cannot be sent".to_owned()))?;
-    tokio::time::timeout(PATIENCE, send(stream, request)).await.unwrap_or(Err(Failure::Late))
+) -> BoxFuture<'_, Result<Bytes, Failure>> {
+    Box::pin(async move {
+        let method = if json.is_some() { Method::PUT } else { Method::DELETE };
+        let mut request = Request::builder().method(method).uri(format!("{SETS}/{name}"));
+        if let Some(token) = token {
+            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+        }
+        let request = request.header(HOST, "vpfs").body(Full::from(json.clone().unwrap_or_default()));
+        let request =
+            request.map_err(|_| Failure::Refused("the token has characters that cannot be sent".to_owned()))?;
+        tokio::time::timeout(PATIENCE, send(stream, request)).await.unwrap_or(Err(Failure::Late))
+    })
 }
 
 async fn ask(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, route: &str) -> Result<Bytes, Failure> {

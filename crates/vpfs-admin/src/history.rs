@@ -11,6 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use futures_util::future::BoxFuture;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use rusqlite::{Connection, OpenFlags, Row, Transaction, named_params};
 use tokio::time::MissedTickBehavior;
@@ -19,22 +20,24 @@ use vpfs_proxy::Observer;
 use crate::api::{App, AtServer, History, OTHERS, Sample, Span, Status};
 
 /// Keeps history in the file at `path`, for ever. The time since the last sample is lost if this is dropped.
-pub async fn keep(path: PathBuf, observer: Observer) {
-    let mut keeper = Keeper { path, store: None, before: None, is_failing: false };
-    let mut ticks = tokio::time::interval(Duration::from_secs(LEVELS[0].seconds));
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        let status = observer.status().await;
-        let writing = tokio::task::spawn_blocking(move || {
-            keeper.take(now(), Status::from(&status));
-            keeper
-        });
-        match writing.await {
-            Ok(again) => keeper = again,
-            Err(error) => return tracing::error!(%error, "history is kept no longer"),
+pub fn keep(path: PathBuf, observer: Observer) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        let mut keeper = Keeper { path, store: None, before: None, is_failing: false };
+        let mut ticks = tokio::time::interval(Duration::from_secs(LEVELS[0].seconds));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let status = observer.status().await;
+            let writing = tokio::task::spawn_blocking(move || {
+                keeper.take(now(), Status::from(&status));
+                keeper
+            });
+            match writing.await {
+                Ok(again) => keeper = again,
+                Err(error) => return tracing::error!(%error, "history is kept no longer"),
+            }
         }
-    }
+    })
 }
 
 /// What a process, which need not run any more, kept in the file at `path` of the latest `since` seconds: all samples

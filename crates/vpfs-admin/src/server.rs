@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
@@ -89,32 +90,38 @@ impl Server {
 }
 
 /// Serves all routes at a [socket](crate::socket), for ever.
-pub async fn serve_socket(listener: UnixListener, observer: Observer, kept: Kept) {
-    let door = Door::new("socket", &observer);
-    let server = Server::new(observer, kept, &ROUTES, MetricsAccess::Everybody);
-    let uid = |stream: &UnixStream| stream.peer_cred().ok().map(|user| user.uid());
-    let with_caller = move |(stream, _)| {
-        let uid = uid(&stream);
-        (uid.map_or(Caller::Unknown, Caller::User), Holder::User(uid.unwrap_or(u32::MAX)), stream)
-    };
-    accept(move |cx| listener.poll_accept(cx).map_ok(with_caller), server, door).await;
+pub fn serve_socket(listener: UnixListener, observer: Observer, kept: Kept) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        let door = Door::new("socket", &observer);
+        let server = Server::new(observer, kept, &ROUTES, MetricsAccess::Everybody);
+        let uid = |stream: &UnixStream| stream.peer_cred().ok().map(|user| user.uid());
+        let with_caller = move |(stream, _)| {
+            let uid = uid(&stream);
+            (uid.map_or(Caller::Unknown, Caller::User), Holder::User(uid.unwrap_or(u32::MAX)), stream)
+        };
+        accept(move |cx| listener.poll_accept(cx).map_ok(with_caller), server, door).await;
+    })
 }
 
 /// Serves all routes to those who have the key or a certificate of `[peers]`, for ever.
-pub async fn serve_askers(mut askers: Askers, observer: Observer, kept: Kept) {
-    let door = Door::new("api", &observer);
-    let server = Server::new(observer, kept, &ROUTES, MetricsAccess::Everybody);
-    let next = move |cx: &mut Context<'_>| {
-        askers.poll_next(cx).map(|(ip, stream)| Ok((Caller::Unknown, Holder::from(ip), stream)))
-    };
-    accept(next, server, door).await;
+pub fn serve_askers(mut askers: Askers, observer: Observer, kept: Kept) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        let door = Door::new("api", &observer);
+        let server = Server::new(observer, kept, &ROUTES, MetricsAccess::Everybody);
+        let next = move |cx: &mut Context<'_>| {
+            askers.poll_next(cx).map(|(ip, stream)| Ok((Caller::Unknown, Holder::from(ip), stream)))
+        };
+        accept(next, server, door).await;
+    })
 }
 
 /// Serves nothing but metrics to the network, for ever.
-pub async fn serve_metrics(listener: TcpListener, access: MetricsAccess, observer: Observer) {
-    let door = Door::new("metrics", &observer);
-    let server = Server::new(observer, Kept::default(), &[METRICS], access);
-    accept(by_tcp(listener), server, door).await;
+pub fn serve_metrics(listener: TcpListener, access: MetricsAccess, observer: Observer) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        let door = Door::new("metrics", &observer);
+        let server = Server::new(observer, Kept::default(), &[METRICS], access);
+        accept(by_tcp(listener), server, door).await;
+    })
 }
 
 /// The next connections to a port.
@@ -267,11 +274,13 @@ impl Respond for Server {
 ///
 /// # Errors
 /// If it has no such thing: the reason.
-pub async fn get_here(observer: &Observer, kept: &Kept, route: &str) -> Result<String, String> {
-    let (path, query) = route.split_once('?').unwrap_or((route, ""));
-    let question = Question { path: path.to_owned(), query: query.to_owned(), accept: String::new() };
-    let Answer { status, body, .. } = answer(observer, kept, question).await;
-    if status == StatusCode::OK { Ok(body) } else { Err(body) }
+pub fn get_here<'a>(observer: &'a Observer, kept: &'a Kept, route: &'a str) -> BoxFuture<'a, Result<String, String>> {
+    Box::pin(async move {
+        let (path, query) = route.split_once('?').unwrap_or((route, ""));
+        let question = Question { path: path.to_owned(), query: query.to_owned(), accept: String::new() };
+        let Answer { status, body, .. } = answer(observer, kept, question).await;
+        if status == StatusCode::OK { Ok(body) } else { Err(body) }
+    })
 }
 
 async fn answer(observer: &Observer, kept: &Kept, question: Question) -> Answer {

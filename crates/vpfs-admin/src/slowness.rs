@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::time::{MissedTickBehavior, interval};
 use vpfs_proxy::Observer;
 
@@ -12,21 +13,23 @@ use crate::api::{AtServer, Span, Status};
 const EVERY: Duration = Duration::from_secs(10);
 
 /// Looks for ever.
-pub async fn watch_storage(observer: Observer) {
-    let (mut before, mut servers) = (None::<Status>, HashMap::<String, Slowness>::new());
-    let mut ticks = interval(EVERY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        let now = Status::from(&observer.status().await);
-        let span = Span::between(before.as_slice(), std::slice::from_ref(&now));
-        for server in &span.servers {
-            let Some(slower) = server.slowness() else { continue };
-            let change = servers.entry(server.name.clone()).or_default().look(slower.factor);
-            tell(&server.name, change);
+pub fn watch_storage(observer: Observer) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        let (mut before, mut servers) = (None::<Status>, HashMap::<String, Slowness>::new());
+        let mut ticks = interval(EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let now = Status::from(&observer.status().await);
+            let span = Span::between(before.as_slice(), std::slice::from_ref(&now));
+            for server in &span.servers {
+                let Some(slower) = server.slowness() else { continue };
+                let change = servers.entry(server.name.clone()).or_default().look(slower.factor);
+                tell(&server.name, change);
+            }
+            before = Some(now);
         }
-        before = Some(now);
-    }
+    })
 }
 
 fn tell(server: &str, change: Option<Change>) {

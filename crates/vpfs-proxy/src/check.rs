@@ -4,6 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use vpfs_config::Config;
 use vpfs_core::ServerId;
 
@@ -35,22 +36,24 @@ enum Owner {
 
 /// Why a process for these servers cannot start here. An address that is in use is no reason: it may be that of a proxy
 /// which runs.
-pub async fn check_start(config: &Config, servers: &[ServerId]) -> Vec<StartError> {
-    let mut reasons = Vec::new();
-    reasons.extend(disjoint(config, servers).err());
-    if let Some(configured) = &config.peers {
-        reasons.extend(peers::check_keys(configured).await.err().map(StartError::Peers));
-    }
-    for place in places(config, servers) {
-        let addresses = addresses_of(&place.host).await;
-        match bind_first(&addresses.iter().map(|&ip| (ip, place.port).into()).collect::<Vec<_>>()) {
-            Err(error) if !addresses.is_empty() && error.kind() != io::ErrorKind::AddrInUse => {
-                reasons.push(place.refused(error));
-            }
-            _ => {}
+pub fn check_start<'a>(config: &'a Config, servers: &'a [ServerId]) -> BoxFuture<'a, Vec<StartError>> {
+    Box::pin(async move {
+        let mut reasons = Vec::new();
+        reasons.extend(disjoint(config, servers).err());
+        if let Some(configured) = &config.peers {
+            reasons.extend(peers::check_keys(configured).await.err().map(StartError::Peers));
         }
-    }
-    reasons
+        for place in places(config, servers) {
+            let addresses = addresses_of(&place.host).await;
+            match bind_first(&addresses.iter().map(|&ip| (ip, place.port).into()).collect::<Vec<_>>()) {
+                Err(error) if !addresses.is_empty() && error.kind() != io::ErrorKind::AddrInUse => {
+                    reasons.push(place.refused(error));
+                }
+                _ => {}
+            }
+        }
+        reasons
+    })
 }
 
 /// What a process with this configuration would go without on this host, although it starts: addresses at which metrics

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{io, thread};
 
+use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle as TaskHandle, JoinSet};
 use tokio::time::Instant;
@@ -71,8 +72,8 @@ impl Daemon {
     ///
     /// # Errors
     /// As [`Self::start_in`].
-    pub async fn start(config: Config, servers: &[ServerId]) -> Result<Self, StartError> {
-        Self::start_in(&Environment::default(), config, servers).await
+    pub fn start(config: Config, servers: &[ServerId]) -> BoxFuture<'_, Result<Self, StartError>> {
+        Box::pin(async move { Self::start_in(&Environment::default(), config, servers).await })
     }
 
     /// Listens in front of `servers`; all addresses are bound before any connection is accepted. Host names to
@@ -81,8 +82,12 @@ impl Daemon {
     ///
     /// # Errors
     /// If an address cannot be bound, or a key or certificate is not valid.
-    pub async fn start_in(environment: &Environment, config: Config, servers: &[ServerId]) -> Result<Self, StartError> {
-        Self::start_with(environment, config, servers, None).await
+    pub fn start_in<'a>(
+        environment: &'a Environment,
+        config: Config,
+        servers: &'a [ServerId],
+    ) -> BoxFuture<'a, Result<Self, StartError>> {
+        Box::pin(async move { Self::start_with(environment, config, servers, None).await })
     }
 
     /// As [`Self::start_in`], but takes over what a predecessor offers: first its listening sockets, then its
@@ -90,16 +95,18 @@ impl Daemon {
     ///
     /// # Errors
     /// As [`Self::start_in`], or if the predecessor is gone; it continues if it is not.
-    pub async fn succeed(
-        environment: &Environment,
+    pub fn succeed<'a>(
+        environment: &'a Environment,
         config: Config,
-        servers: &[ServerId],
+        servers: &'a [ServerId],
         mut inheritance: Inheritance,
-    ) -> Result<Self, StartError> {
-        let mut daemon = Self::start_with(environment, config, servers, Some(&mut inheritance)).await?;
-        let connections = inheritance.confirm().map_err(StartError::Predecessor)?;
-        daemon.taking_over = Some(take_over(daemon.sites.clone(), connections));
-        Ok(daemon)
+    ) -> BoxFuture<'a, Result<Self, StartError>> {
+        Box::pin(async move {
+            let mut daemon = Self::start_with(environment, config, servers, Some(&mut inheritance)).await?;
+            let connections = inheritance.confirm().map_err(StartError::Predecessor)?;
+            daemon.taking_over = Some(take_over(daemon.sites.clone(), connections));
+            Ok(daemon)
+        })
     }
 
     /// Whether a predecessor may still have connections for this daemon. If it ended or handed over now, they would be
@@ -215,45 +222,49 @@ impl Daemon {
     ///
     /// # Errors
     /// If a key or certificate is not valid, or servers, listeners or peers change; nothing is changed then.
-    pub async fn reload(&mut self, newer: Config) -> Result<usize, ReloadError> {
-        let diff = self.config.diff(&newer);
-        if !diff.restart.is_empty() {
-            let changes: Vec<String> = diff.restart.iter().map(ToString::to_string).collect();
-            return Err(ReloadError::NeedsRestart(changes.join(", ")));
-        }
-        if let Some(peers) = &self.peers {
-            peers.reload().await?;
-        }
-        warn_of_secrets(newer.clone()).await;
-        self.config = Arc::new(newer);
-        descriptors::provide(self.config.limits.connections);
-        self.permits.set_limit(self.config.limits.connections);
-        self.follower.reload(Arc::clone(&self.config), |apps, gates| {
-            let changed = apps.reload(&self.config);
-            for gate in gates {
-                gate.reconfigure(&self.config);
-                gate.set_shares(&self.config);
-                for &app in &changed {
-                    gate.set_app(app, apps.get(app).expect("an id of this table"));
-                }
+    pub fn reload(&mut self, newer: Config) -> BoxFuture<'_, Result<usize, ReloadError>> {
+        Box::pin(async move {
+            let diff = self.config.diff(&newer);
+            if !diff.restart.is_empty() {
+                let changes: Vec<String> = diff.restart.iter().map(ToString::to_string).collect();
+                return Err(ReloadError::NeedsRestart(changes.join(", ")));
             }
-        });
-        for change in &diff.live {
-            tracing::info!(%change, "reloaded");
-        }
-        if diff.live.is_empty() {
-            tracing::info!("reloaded, nothing changed");
-        }
-        Ok(diff.live.len())
+            if let Some(peers) = &self.peers {
+                peers.reload().await?;
+            }
+            warn_of_secrets(newer.clone()).await;
+            self.config = Arc::new(newer);
+            descriptors::provide(self.config.limits.connections);
+            self.permits.set_limit(self.config.limits.connections);
+            self.follower.reload(Arc::clone(&self.config), |apps, gates| {
+                let changed = apps.reload(&self.config);
+                for gate in gates {
+                    gate.reconfigure(&self.config);
+                    gate.set_shares(&self.config);
+                    for &app in &changed {
+                        gate.set_app(app, apps.get(app).expect("an id of this table"));
+                    }
+                }
+            });
+            for change in &diff.live {
+                tracing::info!(%change, "reloaded");
+            }
+            if diff.live.is_empty() {
+                tracing::info!("reloaded, nothing changed");
+            }
+            Ok(diff.live.len())
+        })
     }
 
     /// Shuts down in good order: no new connections or requests; operations in progress may finish within
     /// `limits.drain_timeout`. Logs each application's totals, and returns the number of connections that had to be cut
     /// off. All addresses are free again afterwards.
-    pub async fn drain(self) -> usize {
-        // Now: when all is quiet, nobody is there who must be protected from those that come first.
-        let keeper = self.keeper.clone();
-        keeper.finish(self.leave(Stage::Draining)).await
+    pub fn drain(self) -> BoxFuture<'static, usize> {
+        Box::pin(async move {
+            // Now: when all is quiet, nobody is there who must be protected from those that come first.
+            let keeper = self.keeper.clone();
+            keeper.finish(self.leave(Stage::Draining)).await
+        })
     }
 
     /// Offers the listening sockets to a successor, and waits for at most 20 seconds until it serves them. Until
@@ -284,20 +295,22 @@ impl Daemon {
 
     /// Hands every connection over as soon as nothing is in progress on it. Those for which that takes longer than
     /// `limits.drain_timeout` are cut off. Returns how many were handed over, and how many cut off.
-    pub async fn hand_over(self, offer: Offer) -> (usize, usize) {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        self.shared.set_successor(Some(sender));
-        let giving = tokio::task::spawn_blocking(move || handover::give(offer, receiver));
-        let shared = Arc::clone(&self.shared);
-        let cut_off = self.leave(Stage::HandingOver).await;
-        shared.set_successor(None);
-        match giving.await.map_err(io::Error::other).flatten() {
-            Ok(given) => (given, cut_off),
-            Err(error) => {
-                tracing::error!(%error, "the successor is gone; connections ended");
-                (0, cut_off)
+    pub fn hand_over(self, offer: Offer) -> BoxFuture<'static, (usize, usize)> {
+        Box::pin(async move {
+            let (sender, receiver) = mpsc::unbounded_channel();
+            self.shared.set_successor(Some(sender));
+            let giving = tokio::task::spawn_blocking(move || handover::give(offer, receiver));
+            let shared = Arc::clone(&self.shared);
+            let cut_off = self.leave(Stage::HandingOver).await;
+            shared.set_successor(None);
+            match giving.await.map_err(io::Error::other).flatten() {
+                Ok(given) => (given, cut_off),
+                Err(error) => {
+                    tracing::error!(%error, "the successor is gone; connections ended");
+                    (0, cut_off)
+                }
             }
-        }
+        })
     }
 
     /// Ends all connections as `stage` says, and those for which that takes too long at once. Returns their number.
@@ -705,22 +718,26 @@ impl Pushes {
     ///
     /// # Errors
     /// See [`Refusal`]; nothing is changed then.
-    pub async fn put(&self, name: SetName, set: Set, by: String) -> Result<Put, Refusal> {
-        let follower = Arc::clone(&self.0);
-        // Indexing thousands of jobs takes milliseconds.
-        let put = tokio::task::spawn_blocking(move || follower.put(&name, set, &by)).await;
-        let put = put.unwrap_or_else(|_| Err(Refusal::Full("a bug in vpfs; its log says where".into())))?;
-        self.keep().await;
-        Ok(put)
+    pub fn put(&self, name: SetName, set: Set, by: String) -> BoxFuture<'_, Result<Put, Refusal>> {
+        Box::pin(async move {
+            let follower = Arc::clone(&self.0);
+            // Indexing thousands of jobs takes milliseconds.
+            let put = tokio::task::spawn_blocking(move || follower.put(&name, set, &by)).await;
+            let put = put.unwrap_or_else(|_| Err(Refusal::Full("a bug in vpfs; its log says where".into())))?;
+            self.keep().await;
+            Ok(put)
+        })
     }
 
     /// Removes a set; whether there was one. `by` says who asked for it.
-    pub async fn remove(&self, name: &SetName, by: &str) -> bool {
-        let removed = self.0.remove(name, by);
-        if removed {
-            self.keep().await;
-        }
-        removed
+    pub fn remove<'a>(&'a self, name: &'a SetName, by: &'a str) -> BoxFuture<'a, bool> {
+        Box::pin(async move {
+            let removed = self.0.remove(name, by);
+            if removed {
+                self.keep().await;
+            }
+            removed
+        })
     }
 
     /// All sets by name, and how long each still holds. O(applications).

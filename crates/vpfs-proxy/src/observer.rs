@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use vpfs_config::Charge;
 use vpfs_core::{AppId, PolicyKind, Time};
 use vpfs_node::{AppTotals, PeerService, Snapshot};
@@ -94,10 +95,12 @@ pub struct AppStatus {
 impl Observer {
     /// Returns once each gate has answered: its lock is free and its task runs. The caller holds no lock, and
     /// waits for ever if one hangs or the daemon is gone.
-    pub async fn pulse(&self) {
-        for gate in &self.shared.gates {
-            gate.pulse().await;
-        }
+    pub fn pulse(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            for gate in &self.shared.gates {
+                gate.pulse().await;
+            }
+        })
     }
 
     /// Counts the connections at another port from now on, too.
@@ -122,41 +125,47 @@ impl Observer {
     }
 
     /// The daemon now. Each gate is locked for one [`Snapshot`], which takes O(applications), and never two at a time.
-    pub async fn status(&self) -> Status {
-        let states = match &self.peers {
-            Some(peers) => peers.now().await,
-            None => Vec::new(),
-        };
-        let name = |id: vpfs_core::ServerId| self.names[id.index()].clone();
-        let peers = states.into_iter().map(|state| PeerReport::new(name(state.server()), state)).collect();
-        let mut servers = Vec::new();
-        for gate in &self.shared.gates {
-            let refused_connections = gate.refused.load(Ordering::Relaxed);
-            servers.push(ServerStatus { name: name(gate.server()), refused_connections, snapshot: gate.snapshot() });
-            // Many large snapshots in a row would keep a thread from its connections.
-            tokio::task::yield_now().await;
-        }
-        let status = |(_, entry): (AppId, &vpfs_config::AppEntry)| AppStatus {
-            name: entry.name.clone(),
-            is_automatic: entry.is_automatic,
-            charge: entry.charge.clone(),
-        };
-        let rules = self.shared.rules();
-        // After the snapshots: all that is in them has a name.
-        let apps = self.shared.apps().iter().map(status).collect();
-        Status {
-            started: self.shared.clock.started(),
-            uptime: self.shared.clock.uptime(),
-            memory: self.shared.memory.used(),
-            connections: self.permits.used(),
-            servers,
-            apps,
-            peers,
-            holders: self.holders(),
-            fingerprint: rules.fingerprint,
-            observed: rules.observed,
-            unstored: unstored(),
-        }
+    pub fn status(&self) -> BoxFuture<'_, Status> {
+        Box::pin(async move {
+            let states = match &self.peers {
+                Some(peers) => peers.now().await,
+                None => Vec::new(),
+            };
+            let name = |id: vpfs_core::ServerId| self.names[id.index()].clone();
+            let peers = states.into_iter().map(|state| PeerReport::new(name(state.server()), state)).collect();
+            let mut servers = Vec::new();
+            for gate in &self.shared.gates {
+                let refused_connections = gate.refused.load(Ordering::Relaxed);
+                servers.push(ServerStatus {
+                    name: name(gate.server()),
+                    refused_connections,
+                    snapshot: gate.snapshot(),
+                });
+                // Many large snapshots in a row would keep a thread from its connections.
+                tokio::task::yield_now().await;
+            }
+            let status = |(_, entry): (AppId, &vpfs_config::AppEntry)| AppStatus {
+                name: entry.name.clone(),
+                is_automatic: entry.is_automatic,
+                charge: entry.charge.clone(),
+            };
+            let rules = self.shared.rules();
+            // After the snapshots: all that is in them has a name.
+            let apps = self.shared.apps().iter().map(status).collect();
+            Status {
+                started: self.shared.clock.started(),
+                uptime: self.shared.clock.uptime(),
+                memory: self.shared.memory.used(),
+                connections: self.permits.used(),
+                servers,
+                apps,
+                peers,
+                holders: self.holders(),
+                fingerprint: rules.fingerprint,
+                observed: rules.observed,
+                unstored: unstored(),
+            }
+        })
     }
 }
 

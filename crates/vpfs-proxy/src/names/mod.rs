@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{fmt, io, thread};
 
+use futures_util::future::BoxFuture;
 use nix::unistd::{Group, User as SystemUser};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, oneshot, watch};
@@ -209,17 +210,23 @@ fn unresolved(host: &str, reason: &str) -> io::Error {
 
 /// Looks up all names that these servers' proxies need, for at most ten seconds. Returns their number, and a line about
 /// each application, list or group of servers for which some are missing, and about each user and group.
-pub async fn check_names(config: &Config, servers: &[ServerId], resolver: Resolver) -> (usize, Vec<String>) {
-    let names = Names::new(Clock::start(), resolver, &StateDir::default(), "");
-    names.want(config, servers);
-    tokio::select! {
-        () = names.clone().run() => {}
-        () = names.settled() => {}
-    }
-    let missing = missing(config, servers, &names.table());
-    let mut missing: Vec<String> = missing.into_iter().map(|line| line.text).collect();
-    missing.extend(check(config).await);
-    (wanted_of(config, servers).len(), missing)
+pub fn check_names<'a>(
+    config: &'a Config,
+    servers: &'a [ServerId],
+    resolver: Resolver,
+) -> BoxFuture<'a, (usize, Vec<String>)> {
+    Box::pin(async move {
+        let names = Names::new(Clock::start(), resolver, &StateDir::default(), "");
+        names.want(config, servers);
+        tokio::select! {
+            () = names.clone().run() => {}
+            () = names.settled() => {}
+        }
+        let missing = missing(config, servers, &names.table());
+        let mut missing: Vec<String> = missing.into_iter().map(|line| line.text).collect();
+        missing.extend(check(config).await);
+        (wanted_of(config, servers).len(), missing)
+    })
 }
 
 /// Names of rules and of `trust.servers`, of servers (nobody connects to a mount), and of addresses to listen at and of

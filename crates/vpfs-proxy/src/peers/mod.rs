@@ -14,6 +14,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
+use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -112,11 +113,14 @@ impl Askers {
 ///
 /// # Errors
 /// If there is no key, it cannot be used, or no holder of it can be reached there within seconds.
-pub async fn connect_to_ask(peers: &Configured, server: ServerId) -> io::Result<Box<dyn Stream>> {
-    let security = load(peers.security.clone()).await.map_err(io::Error::other)?;
-    let (host, port) = &peers.addresses[server.index()];
-    let none = || io::Error::other("peers.security is \"none\"; proxies tell only those who have a key or certificate");
-    security::dial_to_ask(&security, host, *port).await?.ok_or_else(none)
+pub fn connect_to_ask(peers: &Configured, server: ServerId) -> BoxFuture<'_, io::Result<Box<dyn Stream>>> {
+    Box::pin(async move {
+        let security = load(peers.security.clone()).await.map_err(io::Error::other)?;
+        let (host, port) = &peers.addresses[server.index()];
+        let none =
+            || io::Error::other("peers.security is \"none\"; proxies tell only those who have a key or certificate");
+        security::dial_to_ask(&security, host, *port).await?.ok_or_else(none)
+    })
 }
 
 /// The connections to other processes. Dropping it closes them.

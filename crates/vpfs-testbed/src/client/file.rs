@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
+use futures_util::future::BoxFuture;
 use tokio::task::JoinSet;
 use vpfs_core::stripe::Stripe;
 use vpfs_wire::bmi::MAX_UNEXPECTED;
@@ -189,27 +190,31 @@ impl Range {
 
 impl Client {
     /// Writes all of `data` at `offset`, extending the file where needed.
-    pub async fn write_at(&self, file: &File, offset: u64, data: Bytes) -> Result<()> {
-        if data.is_empty() {
-            return Ok(());
-        }
-        let range = Range::new(offset, data.len())?;
-        let layout = self.mount.layout_up_to(file, offset + data.len() as u64, true).await?;
-        let shares = shares(&self.mount, file, &layout, range, IoType::Write)?;
-        run(shares, &Direction::Write(data)).await.map(drop)
+    pub fn write_at<'a>(&'a self, file: &'a File, offset: u64, data: Bytes) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            if data.is_empty() {
+                return Ok(());
+            }
+            let range = Range::new(offset, data.len())?;
+            let layout = self.mount.layout_up_to(file, offset + data.len() as u64, true).await?;
+            let shares = shares(&self.mount, file, &layout, range, IoType::Write)?;
+            run(shares, &Direction::Write(data)).await.map(drop)
+        })
     }
 
     /// Up to `len` bytes from `offset`; fewer only at the end of the file. Holes read as zeros.
-    pub async fn read_at(&self, file: &File, offset: u64, len: usize) -> Result<Bytes> {
-        if len == 0 {
-            return Ok(Bytes::new());
-        }
-        let range = Range::new(offset, len)?;
-        let layout = self.mount.layout_up_to(file, offset + len as u64, false).await?;
-        let outcomes = run(shares(&self.mount, file, &layout, range, IoType::Read)?, &Direction::Read).await?;
-        let end = end_of_data(&self.mount, file, &layout, offset + len as u64, &outcomes).await?;
-        let len = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX).min(len);
-        Ok(assemble(outcomes, len))
+    pub fn read_at<'a>(&'a self, file: &'a File, offset: u64, len: usize) -> BoxFuture<'a, Result<Bytes>> {
+        Box::pin(async move {
+            if len == 0 {
+                return Ok(Bytes::new());
+            }
+            let range = Range::new(offset, len)?;
+            let layout = self.mount.layout_up_to(file, offset + len as u64, false).await?;
+            let outcomes = run(shares(&self.mount, file, &layout, range, IoType::Read)?, &Direction::Read).await?;
+            let end = end_of_data(&self.mount, file, &layout, offset + len as u64, &outcomes).await?;
+            let len = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX).min(len);
+            Ok(assemble(outcomes, len))
+        })
     }
 }
 

@@ -13,6 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use futures_util::future::BoxFuture;
 use vpfs_wire::pvfs2::{Op, Status};
 
 use crate::fsconfig::{FsConfig, FsConfigError};
@@ -36,8 +37,8 @@ pub struct Client {
 
 impl Client {
     /// Connects to all servers and checks that their configurations are equal.
-    pub async fn connect(options: ClientOptions) -> Result<Self> {
-        Ok(Self { mount: Arc::new(Mount::new(options).await?) })
+    pub fn connect(options: ClientOptions) -> BoxFuture<'static, Result<Self>> {
+        Box::pin(async move { Ok(Self { mount: Arc::new(Mount::new(options).await?) }) })
     }
 
     /// The configuration returned by the servers.
@@ -51,14 +52,16 @@ impl Client {
     }
 
     /// Opens an existing file.
-    pub async fn open(&self, path: &str) -> Result<File> {
-        let handle = self.mount.resolve(path).await?;
-        Ok(File::new(handle, self.mount.fetch_layout(handle).await?))
+    pub fn open<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<File>> {
+        Box::pin(async move {
+            let handle = self.mount.resolve(path).await?;
+            Ok(File::new(handle, self.mount.fetch_layout(handle).await?))
+        })
     }
 
     /// The file's size in bytes.
-    pub async fn size(&self, file: &File) -> Result<u64> {
-        self.mount.size(file).await
+    pub fn size<'a>(&'a self, file: &'a File) -> BoxFuture<'a, Result<u64>> {
+        Box::pin(async move { self.mount.size(file).await })
     }
 }
 

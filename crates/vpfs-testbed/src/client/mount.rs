@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::mpsc;
@@ -63,12 +64,14 @@ pub(super) struct Mount {
 /// The configuration text of one server, asked once: what clients get there, or why they get none.
 ///
 /// `address` is `host:port`; each step may take `wait`.
-pub async fn fetch_config(address: &str, wait: Duration) -> Result<Vec<u8>> {
-    let policy = Policy { retries: 0, reply_wait: wait, ..CONFIG_POLICY };
-    let (link, tags) = (Link::new(address, None), Tags::default());
-    let asked = get_config(&link, &tags, policy);
-    let silent = || failure(address, Op::GetConfig, LinkError::Silent(wait));
-    tokio::time::timeout(wait, asked).await.map_err(|_| silent())?
+pub fn fetch_config(address: &str, wait: Duration) -> BoxFuture<'_, Result<Vec<u8>>> {
+    Box::pin(async move {
+        let policy = Policy { retries: 0, reply_wait: wait, ..CONFIG_POLICY };
+        let (link, tags) = (Link::new(address, None), Tags::default());
+        let asked = get_config(&link, &tags, policy);
+        let silent = || failure(address, Op::GetConfig, LinkError::Silent(wait));
+        tokio::time::timeout(wait, asked).await.map_err(|_| silent())?
+    })
 }
 
 impl Mount {

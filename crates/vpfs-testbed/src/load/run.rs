@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use futures_util::future::BoxFuture;
 use nfs3_types::nfs3::stable_how;
 use tokio::sync::{Barrier, mpsc};
 use tokio::task::JoinSet;
@@ -156,24 +157,29 @@ impl Run {
     ///
     /// # Errors
     /// A node cannot connect, or the directory can be neither found nor created.
-    pub async fn prepare(plan: Arc<dyn Plan>, options: RunOptions) -> std::result::Result<Self, RunError> {
-        let processes = plan.processes();
-        let nodes = options.nodes.clamp(1, processes);
-        let clients = connect(&options, nodes, processes).await?;
-        let made_directory = make_directory(&clients[0], &options.directory).await?;
-        let shared = Shared {
-            plan,
-            names: Names::new(options.directory),
-            content: Content::new(options.seed),
-            create: options.create,
-            overwrite: options.overwrite,
-            sync: options.sync,
-            recorder: Recorder::new(options.interval),
-            barrier: Barrier::new(processes as usize),
-            trace: options.trace,
-            stop: options.stop,
-        };
-        Ok(Self { shared: Arc::new(shared), clients, nodes, made_directory, keep: options.keep })
+    pub fn prepare(
+        plan: Arc<dyn Plan>,
+        options: RunOptions,
+    ) -> BoxFuture<'static, std::result::Result<Self, RunError>> {
+        Box::pin(async move {
+            let processes = plan.processes();
+            let nodes = options.nodes.clamp(1, processes);
+            let clients = connect(&options, nodes, processes).await?;
+            let made_directory = make_directory(&clients[0], &options.directory).await?;
+            let shared = Shared {
+                plan,
+                names: Names::new(options.directory),
+                content: Content::new(options.seed),
+                create: options.create,
+                overwrite: options.overwrite,
+                sync: options.sync,
+                recorder: Recorder::new(options.interval),
+                barrier: Barrier::new(processes as usize),
+                trace: options.trace,
+                stop: options.stop,
+            };
+            Ok(Self { shared: Arc::new(shared), clients, nodes, made_directory, keep: options.keep })
+        })
     }
 
     /// The addresses that its connections come from, each with those of the servers or proxies that it connects to.
@@ -190,21 +196,23 @@ impl Run {
     ///
     /// # Errors
     /// The first call that failed; the other processes are stopped at once, and files are kept.
-    pub async fn execute(self) -> std::result::Result<Report, RunError> {
-        let processes = self.shared.plan.processes();
-        let mut tasks = JoinSet::new();
-        for number in 0..processes {
-            let client = self.clients[number as usize].clone();
-            tasks.spawn(Process::new(number, client, Arc::clone(&self.shared)).run());
-        }
-        while let Some(ended) = tasks.join_next().await {
-            ended??;
-        }
-        if self.made_directory && !self.keep {
-            let path = self.shared.names.base();
-            self.clients[0].rmdir(path).await.map_err(|source| directory_error("rmdir", path, source))?;
-        }
-        Ok(self.shared.recorder.report(processes, self.nodes))
+    pub fn execute(self) -> BoxFuture<'static, std::result::Result<Report, RunError>> {
+        Box::pin(async move {
+            let processes = self.shared.plan.processes();
+            let mut tasks = JoinSet::new();
+            for number in 0..processes {
+                let client = self.clients[number as usize].clone();
+                tasks.spawn(Process::new(number, client, Arc::clone(&self.shared)).run());
+            }
+            while let Some(ended) = tasks.join_next().await {
+                ended??;
+            }
+            if self.made_directory && !self.keep {
+                let path = self.shared.names.base();
+                self.clients[0].rmdir(path).await.map_err(|source| directory_error("rmdir", path, source))?;
+            }
+            Ok(self.shared.recorder.report(processes, self.nodes))
+        })
     }
 }
 

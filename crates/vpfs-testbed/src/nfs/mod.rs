@@ -16,6 +16,7 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use bytes::{Bytes, BytesMut};
+use futures_util::future::BoxFuture;
 use nfs3_types::mount::{MOUNT_PROGRAM, dirpath, mountres3, mountstat3};
 use nfs3_types::nfs3::{nfsstat3, *};
 use nfs3_types::rpc::{
@@ -157,29 +158,31 @@ pub struct File(nfs_fh3);
 
 impl Client {
     /// Mounts `options.url`. Names, groups, address and the time to wait for replies count, and nothing is repeated.
-    pub async fn connect(options: &ClientOptions) -> Result<Self> {
-        let Url { host, port, mount_port, export } = Url::parse(&options.url)?;
-        let (mount_daemon, server) = (format!("{host}:{mount_port}"), format!("{host}:{port}"));
-        let (credential, wait) = (credential(options)?, options.reply_timeout.unwrap_or(REPLY_WAIT));
-        let open = |server| Connection::open(server, options.local_address, credential.clone(), wait);
-        let path = dirpath(Opaque::borrowed(export.as_bytes()));
-        let procedure = (mount::PROGRAM, mount::VERSION, MOUNT_PROGRAM::MOUNTPROC3_MNT as u32);
-        let root = match open(&mount_daemon).await?.call(procedure, &path).await? {
-            mountres3::Ok(found) => nfs_fh3 { data: found.fhandle.0 },
-            mountres3::Err(status) => {
-                return Err(NfsError::Mount { server: mount_daemon, export, status });
+    pub fn connect(options: &ClientOptions) -> BoxFuture<'_, Result<Self>> {
+        Box::pin(async move {
+            let Url { host, port, mount_port, export } = Url::parse(&options.url)?;
+            let (mount_daemon, server) = (format!("{host}:{mount_port}"), format!("{host}:{port}"));
+            let (credential, wait) = (credential(options)?, options.reply_timeout.unwrap_or(REPLY_WAIT));
+            let open = |server| Connection::open(server, options.local_address, credential.clone(), wait);
+            let path = dirpath(Opaque::borrowed(export.as_bytes()));
+            let procedure = (mount::PROGRAM, mount::VERSION, MOUNT_PROGRAM::MOUNTPROC3_MNT as u32);
+            let root = match open(&mount_daemon).await?.call(procedure, &path).await? {
+                mountres3::Ok(found) => nfs_fh3 { data: found.fhandle.0 },
+                mountres3::Err(status) => {
+                    return Err(NfsError::Mount { server: mount_daemon, export, status });
+                }
+            };
+            let connection = open(&server).await?;
+            let args = FSINFO3args { fsroot: root.clone() };
+            let info = connection.call(procedure_of(NFS_PROGRAM::NFSPROC3_FSINFO), &args).await?;
+            let info = done::<FSINFO3resok, FSINFO3resfail>(info)?;
+            if info.rtmax == 0 || info.wtmax == 0 {
+                return Err(connection.violated(&"moves no bytes"));
             }
-        };
-        let connection = open(&server).await?;
-        let args = FSINFO3args { fsroot: root.clone() };
-        let info = connection.call(procedure_of(NFS_PROGRAM::NFSPROC3_FSINFO), &args).await?;
-        let info = done::<FSINFO3resok, FSINFO3resfail>(info)?;
-        if info.rtmax == 0 || info.wtmax == 0 {
-            return Err(connection.violated(&"moves no bytes"));
-        }
-        let [read_max, write_max] = [info.rtmax, info.wtmax].map(|most| most.min(DATA_MAX));
-        let mount = Mount { connection, root, read_max, write_max };
-        Ok(Self { mount: Arc::new(mount) })
+            let [read_max, write_max] = [info.rtmax, info.wtmax].map(|most| most.min(DATA_MAX));
+            let mount = Mount { connection, root, read_max, write_max };
+            Ok(Self { mount: Arc::new(mount) })
+        })
     }
 
     /// The address that its connection comes from, and that of the server or proxy at its other end.
@@ -188,131 +191,158 @@ impl Client {
     }
 
     /// Opens an existing file.
-    pub async fn open(&self, path: &str) -> Result<File> {
-        self.resolve(path).await.map(File)
+    pub fn open<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<File>> {
+        Box::pin(async move { self.resolve(path).await.map(File) })
     }
 
     /// Creates a file of mode 0644, which must not exist.
-    pub async fn create(&self, path: &str) -> Result<File> {
-        let how = createhow3::GUARDED(sattr3 { mode: set_mode3::Some(0o644), ..sattr3::default() });
-        let args = CREATE3args { where_: self.place(path).await?, how };
-        match self.call::<CREATE3resok, CREATE3resfail>(NFS_PROGRAM::NFSPROC3_CREATE, &args).await?.obj {
-            Nfs3Option::Some(handle) => Ok(File(handle)),
-            // A server need not return it.
-            Nfs3Option::None => self.open(path).await,
-        }
+    pub fn create<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<File>> {
+        Box::pin(async move {
+            let how = createhow3::GUARDED(sattr3 { mode: set_mode3::Some(0o644), ..sattr3::default() });
+            let args = CREATE3args { where_: self.place(path).await?, how };
+            match self.call::<CREATE3resok, CREATE3resfail>(NFS_PROGRAM::NFSPROC3_CREATE, &args).await?.obj {
+                Nfs3Option::Some(handle) => Ok(File(handle)),
+                // A server need not return it.
+                Nfs3Option::None => self.open(path).await,
+            }
+        })
     }
 
     /// Creates a directory with permission bits `mode`.
-    pub async fn mkdir(&self, path: &str, mode: u32) -> Result<()> {
-        let attributes = sattr3 { mode: set_mode3::Some(mode), ..sattr3::default() };
-        let args = MKDIR3args { where_: self.place(path).await?, attributes };
-        self.call::<MKDIR3resok, MKDIR3resfail>(NFS_PROGRAM::NFSPROC3_MKDIR, &args).await.map(drop)
+    pub fn mkdir<'a>(&'a self, path: &'a str, mode: u32) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let attributes = sattr3 { mode: set_mode3::Some(mode), ..sattr3::default() };
+            let args = MKDIR3args { where_: self.place(path).await?, attributes };
+            self.call::<MKDIR3resok, MKDIR3resfail>(NFS_PROGRAM::NFSPROC3_MKDIR, &args).await.map(drop)
+        })
     }
 
     /// Removes a file.
-    pub async fn remove(&self, path: &str) -> Result<()> {
-        let args = REMOVE3args { object: self.place(path).await? };
-        self.call::<REMOVE3resok, REMOVE3resfail>(NFS_PROGRAM::NFSPROC3_REMOVE, &args).await.map(drop)
+    pub fn remove<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let args = REMOVE3args { object: self.place(path).await? };
+            self.call::<REMOVE3resok, REMOVE3resfail>(NFS_PROGRAM::NFSPROC3_REMOVE, &args).await.map(drop)
+        })
     }
 
     /// Removes an empty directory.
-    pub async fn rmdir(&self, path: &str) -> Result<()> {
-        let args = RMDIR3args { object: self.place(path).await? };
-        self.call::<RMDIR3resok, RMDIR3resfail>(NFS_PROGRAM::NFSPROC3_RMDIR, &args).await.map(drop)
+    pub fn rmdir<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let args = RMDIR3args { object: self.place(path).await? };
+            self.call::<RMDIR3resok, RMDIR3resfail>(NFS_PROGRAM::NFSPROC3_RMDIR, &args).await.map(drop)
+        })
     }
 
     /// The number of entries of a directory, all of which are read.
-    pub async fn readdir(&self, path: &str) -> Result<usize> {
-        let dir = self.resolve(path).await?;
-        let (mut cookie, mut cookieverf, mut entries) = (0, cookieverf3::default(), 0);
-        loop {
-            let args = READDIR3args { dir: dir.clone(), cookie, cookieverf, count: LISTING_BYTES };
-            let part = self.call::<READDIR3resok<'_>, READDIR3resfail>(NFS_PROGRAM::NFSPROC3_READDIR, &args).await?;
-            let listed = part.reply.entries.into_inner();
-            entries += listed.len();
-            match listed.last() {
-                Some(last) if !part.reply.eof => (cookie, cookieverf) = (last.cookie, part.cookieverf),
-                _ => return Ok(entries),
+    pub fn readdir<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<usize>> {
+        Box::pin(async move {
+            let dir = self.resolve(path).await?;
+            let (mut cookie, mut cookieverf, mut entries) = (0, cookieverf3::default(), 0);
+            loop {
+                let args = READDIR3args { dir: dir.clone(), cookie, cookieverf, count: LISTING_BYTES };
+                let part =
+                    self.call::<READDIR3resok<'_>, READDIR3resfail>(NFS_PROGRAM::NFSPROC3_READDIR, &args).await?;
+                let listed = part.reply.entries.into_inner();
+                entries += listed.len();
+                match listed.last() {
+                    Some(last) if !part.reply.eof => (cookie, cookieverf) = (last.cookie, part.cookieverf),
+                    _ => return Ok(entries),
+                }
             }
-        }
+        })
     }
 
     /// Asks for the attributes of a file or directory.
-    pub async fn stat(&self, path: &str) -> Result<()> {
-        let args = GETATTR3args { object: self.resolve(path).await? };
-        self.call::<GETATTR3resok, Void>(NFS_PROGRAM::NFSPROC3_GETATTR, &args).await.map(drop)
+    pub fn stat<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let args = GETATTR3args { object: self.resolve(path).await? };
+            self.call::<GETATTR3resok, Void>(NFS_PROGRAM::NFSPROC3_GETATTR, &args).await.map(drop)
+        })
     }
 
     /// Sets the times of last access and change, in seconds since 1970.
-    pub async fn set_times(&self, path: &str, accessed: u64, modified: u64) -> Result<()> {
-        let time = |seconds| nfstime3 { seconds: u32::try_from(seconds).unwrap_or(u32::MAX), nseconds: 0 };
-        let new_attributes = sattr3 {
-            atime: set_atime::SET_TO_CLIENT_TIME(time(accessed)),
-            mtime: set_mtime::SET_TO_CLIENT_TIME(time(modified)),
-            ..sattr3::default()
-        };
-        let args = SETATTR3args { object: self.resolve(path).await?, new_attributes, guard: sattrguard3::None };
-        self.call::<SETATTR3resok, SETATTR3resfail>(NFS_PROGRAM::NFSPROC3_SETATTR, &args).await.map(drop)
+    pub fn set_times<'a>(&'a self, path: &'a str, accessed: u64, modified: u64) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let time = |seconds| nfstime3 { seconds: u32::try_from(seconds).unwrap_or(u32::MAX), nseconds: 0 };
+            let new_attributes = sattr3 {
+                atime: set_atime::SET_TO_CLIENT_TIME(time(accessed)),
+                mtime: set_mtime::SET_TO_CLIENT_TIME(time(modified)),
+                ..sattr3::default()
+            };
+            let args = SETATTR3args { object: self.resolve(path).await?, new_attributes, guard: sattrguard3::None };
+            self.call::<SETATTR3resok, SETATTR3resfail>(NFS_PROGRAM::NFSPROC3_SETATTR, &args).await.map(drop)
+        })
     }
 
     /// Writes, in as many calls at once as the server's largest one requires. What was written with `UNSTABLE` may be
     /// lost with the server's memory until [`Self::fsync`] returns.
-    pub async fn write_at(&self, file: &File, offset: u64, data: &Bytes, stable: stable_how) -> Result<()> {
-        let mut writes = Vec::new();
-        let size = self.mount.write_max as usize;
-        for (at, piece) in (offset..).step_by(size).zip(data.chunks(size)) {
-            let args = WRITE3args {
-                file: file.0.clone(),
-                offset: at,
-                count: count(piece.len()),
-                stable,
-                data: Opaque::borrowed(piece),
-            };
-            let write = self.begin::<WRITE3resok, WRITE3resfail>(NFS_PROGRAM::NFSPROC3_WRITE, &args).await?;
-            writes.push((piece.len(), write));
-        }
-        for (len, write) in writes {
-            let written = done(write.reply().await?)?.count;
-            if written as usize != len {
-                return Err(self.mount.connection.violated(&format!("wrote {written} of {len} bytes")));
+    pub fn write_at<'a>(
+        &'a self,
+        file: &'a File,
+        offset: u64,
+        data: &'a Bytes,
+        stable: stable_how,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let mut writes = Vec::new();
+            let size = self.mount.write_max as usize;
+            for (at, piece) in (offset..).step_by(size).zip(data.chunks(size)) {
+                let args = WRITE3args {
+                    file: file.0.clone(),
+                    offset: at,
+                    count: count(piece.len()),
+                    stable,
+                    data: Opaque::borrowed(piece),
+                };
+                let write = self.begin::<WRITE3resok, WRITE3resfail>(NFS_PROGRAM::NFSPROC3_WRITE, &args).await?;
+                writes.push((piece.len(), write));
             }
-        }
-        Ok(())
+            for (len, write) in writes {
+                let written = done(write.reply().await?)?.count;
+                if written as usize != len {
+                    return Err(self.mount.connection.violated(&format!("wrote {written} of {len} bytes")));
+                }
+            }
+            Ok(())
+        })
     }
 
     /// Reads `len` bytes, fewer at the end of the file.
-    pub async fn read_at(&self, file: &File, offset: u64, len: usize) -> Result<Bytes> {
-        let mut reads = Vec::new();
-        let (end, size) = (offset + len as u64, self.mount.read_max as usize);
-        for at in (offset..end).step_by(size) {
-            let len = usize::try_from(end - at).unwrap_or(size).min(size);
-            reads.push((at, len, self.begin_read(file, at, len).await?));
-        }
-        let mut data = BytesMut::with_capacity(len);
-        for (at, len, mut read) in reads {
-            let mut left = len;
-            loop {
-                let part = done(read.reply().await?)?;
-                data.extend_from_slice(&part.data);
-                left = left.saturating_sub(part.data.len());
-                if part.eof || (left > 0 && part.data.is_empty()) {
-                    return Ok(data.freeze());
-                }
-                if left == 0 {
-                    break;
-                }
-                // A server may return less than it was asked for.
-                read = self.begin_read(file, at + (len - left) as u64, left).await?;
+    pub fn read_at<'a>(&'a self, file: &'a File, offset: u64, len: usize) -> BoxFuture<'a, Result<Bytes>> {
+        Box::pin(async move {
+            let mut reads = Vec::new();
+            let (end, size) = (offset + len as u64, self.mount.read_max as usize);
+            for at in (offset..end).step_by(size) {
+                let len = usize::try_from(end - at).unwrap_or(size).min(size);
+                reads.push((at, len, self.begin_read(file, at, len).await?));
             }
-        }
-        Ok(data.freeze())
+            let mut data = BytesMut::with_capacity(len);
+            for (at, len, mut read) in reads {
+                let mut left = len;
+                loop {
+                    let part = done(read.reply().await?)?;
+                    data.extend_from_slice(&part.data);
+                    left = left.saturating_sub(part.data.len());
+                    if part.eof || (left > 0 && part.data.is_empty()) {
+                        return Ok(data.freeze());
+                    }
+                    if left == 0 {
+                        break;
+                    }
+                    // A server may return less than it was asked for.
+                    read = self.begin_read(file, at + (len - left) as u64, left).await?;
+                }
+            }
+            Ok(data.freeze())
+        })
     }
 
     /// Returns when everything written is on stable storage.
-    pub async fn fsync(&self, file: &File) -> Result<()> {
-        let args = COMMIT3args { file: file.0.clone(), offset: 0, count: 0 };
-        self.call::<COMMIT3resok, COMMIT3resfail>(NFS_PROGRAM::NFSPROC3_COMMIT, &args).await.map(drop)
+    pub fn fsync<'a>(&'a self, file: &'a File) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let args = COMMIT3args { file: file.0.clone(), offset: 0, count: 0 };
+            self.call::<COMMIT3resok, COMMIT3resfail>(NFS_PROGRAM::NFSPROC3_COMMIT, &args).await.map(drop)
+        })
     }
 
     async fn begin_read(

@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use futures_util::future::BoxFuture;
 use nfs3_server::tcp::{NFSTcp, NFSTcpListener};
 use nfs3_server::vfs::{
     DirEntryPlus, FileHandleU64, NextResult, NfsFileSystem, NfsReadFileSystem, ReadDirPlusIterator,
@@ -73,20 +74,22 @@ impl NfsServer {
     ///
     /// # Errors
     /// The name cannot be an export's, or the address cannot be used.
-    pub async fn start(config: NfsConfig) -> io::Result<Self> {
-        let NfsConfig { export, .. } = &config;
-        if export.is_empty() || !export.chars().all(|c| c.is_ascii_graphic() && !matches!(c, '/' | '?')) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("`{export}` cannot name an export")));
-        }
-        let device = DeviceHandle::start(&config.device, config.clock);
-        let store = MemoryStore::new(config.capacity_bytes);
-        let files = Files::new(Storage::new(store, device, config.metadata_write_bytes));
-        let mut listener = NFSTcpListener::bind(&config.listen.to_string(), files).await?;
-        listener.with_export_name(export);
-        let address = SocketAddr::new((*config.listen.ip()).into(), listener.get_listen_port());
-        let mut task = JoinSet::new();
-        task.spawn(serve(Arc::new(listener)));
-        Ok(Self { address, export: format!("/{export}"), _task: task })
+    pub fn start(config: NfsConfig) -> BoxFuture<'static, io::Result<Self>> {
+        Box::pin(async move {
+            let NfsConfig { export, .. } = &config;
+            if export.is_empty() || !export.chars().all(|c| c.is_ascii_graphic() && !matches!(c, '/' | '?')) {
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("`{export}` cannot name an export")));
+            }
+            let device = DeviceHandle::start(&config.device, config.clock);
+            let store = MemoryStore::new(config.capacity_bytes);
+            let files = Files::new(Storage::new(store, device, config.metadata_write_bytes));
+            let mut listener = NFSTcpListener::bind(&config.listen.to_string(), files).await?;
+            listener.with_export_name(export);
+            let address = SocketAddr::new((*config.listen.ip()).into(), listener.get_listen_port());
+            let mut task = JoinSet::new();
+            task.spawn(serve(Arc::new(listener)));
+            Ok(Self { address, export: format!("/{export}"), _task: task })
+        })
     }
 
     /// Where it listens.
@@ -567,17 +570,19 @@ const PROGRAMS: [(u32, u32, &str); 3] = [
 ///
 /// # Errors
 /// It cannot be reached, or does not answer.
-pub async fn answers(server: &str, wait: Duration) -> std::result::Result<Vec<&'static str>, NfsError> {
-    let connection = Connection::open(server, None, opaque_auth::default(), wait).await?;
-    let mut offered = Vec::new();
-    for (program, version, name) in PROGRAMS {
-        match connection.call::<Void>((program, version, 0), &Void).await {
-            Ok(Void) => offered.push(name),
-            Err(NfsError::Protocol { .. }) => {}
-            Err(error) => return Err(error),
+pub fn answers(server: &str, wait: Duration) -> BoxFuture<'_, std::result::Result<Vec<&'static str>, NfsError>> {
+    Box::pin(async move {
+        let connection = Connection::open(server, None, opaque_auth::default(), wait).await?;
+        let mut offered = Vec::new();
+        for (program, version, name) in PROGRAMS {
+            match connection.call::<Void>((program, version, 0), &Void).await {
+                Ok(Void) => offered.push(name),
+                Err(NfsError::Protocol { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
-    }
-    Ok(offered)
+        Ok(offered)
+    })
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use futures_util::future::BoxFuture;
 use tokio::net::TcpListener;
 use vpfs_model::device::{DeviceProfile, Io, IoKind};
 use vpfs_wire::pvfs2::types::op_mask;
@@ -36,25 +37,26 @@ pub struct EmbeddedCluster {
 
 impl EmbeddedCluster {
     /// Starts all servers; when this returns they accept connections.
-    pub async fn start(config: ClusterConfig) -> io::Result<Self> {
-        let mut listeners = Vec::new();
-        for address in config.listen_addresses()? {
-            listeners.push(listen(address)?);
-        }
-        let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
-        let fs = config.fs_config(&addresses)?;
-        let storage = (0..config.servers).map(|server| {
-            let device = DeviceHandle::start(&config.device_of(server), config.clock);
-            Storage::new(MemoryStore::new(config.capacity_bytes), device, config.metadata_write_bytes)
-        });
-        let namespace = Namespace::new(&fs, config.objects_max, now());
-        let cluster = Arc::new(Cluster::new(fs, storage.collect(), config.limits, namespace));
-        let listening = listeners
-            .into_iter()
-            .enumerate()
-            .map(|(index, listener)| Some(Listening::start(listener, Server { index, cluster: Arc::clone(&cluster) })));
-        let listening = Mutex::new(listening.collect());
-        Ok(Self { cluster, addresses, listening })
+    pub fn start(config: ClusterConfig) -> BoxFuture<'static, io::Result<Self>> {
+        Box::pin(async move {
+            let mut listeners = Vec::new();
+            for address in config.listen_addresses()? {
+                listeners.push(listen(address)?);
+            }
+            let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
+            let fs = config.fs_config(&addresses)?;
+            let storage = (0..config.servers).map(|server| {
+                let device = DeviceHandle::start(&config.device_of(server), config.clock);
+                Storage::new(MemoryStore::new(config.capacity_bytes), device, config.metadata_write_bytes)
+            });
+            let namespace = Namespace::new(&fs, config.objects_max, now());
+            let cluster = Arc::new(Cluster::new(fs, storage.collect(), config.limits, namespace));
+            let listening = listeners.into_iter().enumerate().map(|(index, listener)| {
+                Some(Listening::start(listener, Server { index, cluster: Arc::clone(&cluster) }))
+            });
+            let listening = Mutex::new(listening.collect());
+            Ok(Self { cluster, addresses, listening })
+        })
     }
 
     /// Where the servers listen, in the order of the configuration.
@@ -84,22 +86,26 @@ impl EmbeddedCluster {
     }
 
     /// Stops one server as a crash would: closes its port and all its connections. Its data is kept.
-    pub async fn stop_server(&self, server: usize) {
-        let stopped = self.lock()[server].take();
-        if let Some(listening) = stopped {
-            listening.stop().await;
-        }
+    pub fn stop_server(&self, server: usize) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let stopped = self.lock()[server].take();
+            if let Some(listening) = stopped {
+                listening.stop().await;
+            }
+        })
     }
 
     /// Starts a stopped server again on its old address; no effect on a running one.
-    pub async fn restart_server(&self, server: usize) -> io::Result<()> {
-        if self.lock()[server].is_some() {
-            return Ok(());
-        }
-        let listener = listen(self.addresses[server])?;
-        let started = Listening::start(listener, Server { index: server, cluster: Arc::clone(&self.cluster) });
-        self.lock()[server] = Some(started);
-        Ok(())
+    pub fn restart_server(&self, server: usize) -> BoxFuture<'_, io::Result<()>> {
+        Box::pin(async move {
+            if self.lock()[server].is_some() {
+                return Ok(());
+            }
+            let listener = listen(self.addresses[server])?;
+            let started = Listening::start(listener, Server { index: server, cluster: Arc::clone(&self.cluster) });
+            self.lock()[server] = Some(started);
+            Ok(())
+        })
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Option<Listening>>> {
