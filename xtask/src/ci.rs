@@ -28,7 +28,7 @@ pub(crate) fn run(tier: Tier) -> Result<(), String> {
     })?;
     timed("docs", &mut || {
         // `--examples`, of which there are none, selects the features of tests: tokio is as the lints have checked it.
-        let targets = ["--lib", "--bins", "--examples"];
+        let targets = ["--lib", "--bin", "vpfs", "--bin", "vpfs-bench", "--bin", "xtask", "--examples"];
         let mut docs = cargo(&["doc", "--workspace", "--no-deps", "--quiet", "--locked"]);
         docs.args(targets);
         docs.env("RUSTDOCFLAGS", "-D warnings");
