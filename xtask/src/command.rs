@@ -6,6 +6,13 @@ use std::process::Command;
 pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args);
+    // They describe this program. The build script of ring runs again if they are not as in a shell, which has none.
+    for (name, _) in std::env::vars_os() {
+        let is_ours = |prefix: &[u8]| name.as_encoded_bytes().starts_with(prefix);
+        if is_ours(b"CARGO_PKG_") || is_ours(b"CARGO_MANIFEST_") {
+            command.env_remove(name);
+        }
+    }
     command
 }
 
