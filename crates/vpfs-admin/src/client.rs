@@ -52,11 +52,11 @@ pub fn get<'a>(path: &'a Path, route: &'a str) -> BoxFuture<'a, Result<Bytes, Fa
 ///
 /// # Errors
 /// See [`Failure`].
-pub fn get_by(
+pub async fn get_by(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     route: &str,
-) -> BoxFuture<'_, Result<Bytes, Failure>> {
-    Box::pin(async move { tokio::time::timeout(PATIENCE, ask(stream, route)).await.unwrap_or(Err(Failure::Late)) })
+) -> Result<Bytes, Failure> {
+    tokio::time::timeout(PATIENCE, ask(stream, route)).await.unwrap_or(Err(Failure::Late))
 }
 
 /// A change of a set of applications.
@@ -83,21 +83,18 @@ pub fn change<'a>(path: &'a Path, change: &'a Change) -> BoxFuture<'a, Result<By
 ///
 /// # Errors
 /// See [`Failure`].
-pub fn change_by(
+pub async fn change_by(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     Change { name, json, token }: &Change,
-) -> BoxFuture<'_, Result<Bytes, Failure>> {
-    Box::pin(async move {
-        let method = if json.is_some() { Method::PUT } else { Method::DELETE };
-        let mut request = Request::builder().method(method).uri(format!("{SETS}/{name}"));
-        if let Some(token) = token {
-            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
-        }
-        let request = request.header(HOST, "vpfs").body(Full::from(json.clone().unwrap_or_default()));
-        let request =
-            request.map_err(|_| Failure::Refused("the token has characters that cannot be sent".to_owned()))?;
-        tokio::time::timeout(PATIENCE, send(stream, request)).await.unwrap_or(Err(Failure::Late))
-    })
+) -> Result<Bytes, Failure> {
+    let method = if json.is_some() { Method::PUT } else { Method::DELETE };
+    let mut request = Request::builder().method(method).uri(format!("{SETS}/{name}"));
+    if let Some(token) = token {
+        request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+    }
+    let request = request.header(HOST, "vpfs").body(Full::from(json.clone().unwrap_or_default()));
+    let request = request.map_err(|_| Failure::Refused("the token has characters that cannot be sent".to_owned()))?;
+    tokio::time::timeout(PATIENCE, send(stream, request)).await.unwrap_or(Err(Failure::Late))
 }
 
 async fn ask(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, route: &str) -> Result<Bytes, Failure> {

@@ -1,40 +1,44 @@
 //! The signals that request termination, and those that must not.
 
+use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 
 use rustix::process::Signal as Number;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGTERM or SIGINT, whichever comes first.
-pub(crate) struct Stop {
-    terminate: Signal,
-    interrupt: Signal,
-}
+/// Signals that ask a process to end.
+pub(crate) struct Stop(Vec<Signal>);
 
 impl Stop {
-    /// Handles both signals from now on.
+    /// Handles SIGTERM and SIGINT from now on.
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+        Self::on(&[SignalKind::terminate(), SignalKind::interrupt()])
     }
 
-    /// Waits for the next one.
+    /// Handles these from now on.
+    pub(crate) fn on(kinds: &[SignalKind]) -> io::Result<Self> {
+        kinds.iter().map(|kind| signal(*kind)).collect::<io::Result<_>>().map(Self)
+    }
+
+    /// Waits for the next one of any of them.
     pub(crate) async fn asked(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
+        poll_fn(|context| {
+            let comes = self.0.iter_mut().any(|signal| signal.poll_recv(context).is_ready());
+            if comes { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
     }
-}
 
-/// Sets `flag` at the first signal; the second one ends the process.
-pub(crate) async fn stop(flag: Arc<AtomicBool>) -> io::Result<()> {
-    let mut stop = Stop::new()?;
-    stop.asked().await;
-    flag.store(true, Ordering::Relaxed);
-    stop.asked().await;
-    std::process::exit(130)
+    /// Sets `flag` at the first one; the second one ends the process.
+    pub(crate) async fn set(mut self, flag: Arc<AtomicBool>) {
+        self.asked().await;
+        flag.store(true, Ordering::Relaxed);
+        self.asked().await;
+        std::process::exit(130)
+    }
 }
 
 /// Signals that end a process by default, although people who send them to a daemon hardly mean that.

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -194,6 +195,27 @@ fn a_name_without_address_is_a_warning() {
     assert!(checked.status.code() == Some(4) && text.contains("app climate: 1 of 1 hosts of"), "{text}");
     cluster.proxy.signal("TERM");
     assert!(cluster.proxy.wait().success(), "{}", cluster.proxy.log());
+}
+
+#[test]
+fn a_load_ends_by_ctrl_c_with_results_and_by_sigterm_even_where_storage_hangs() {
+    let cluster = Cluster::start("");
+    let url = format!("tcp://127.0.0.1:{}/pfs", cluster.proxy_port);
+    let start = |name: &str| {
+        let mut command = Command::new(vpfs());
+        command.args(["workload", "ior", "--write", "--time", "10min", "--repetitions", "2", "--url", &url]);
+        let mut load = Daemon::start(cluster.dir.path(), name, command.args(["--directory", &format!("/{name}")]));
+        load.await_log("ior 1/2: ");
+        load
+    };
+    let mut load = start("interrupted");
+    load.signal("INT");
+    assert!(load.wait().success() && load.log().contains("MiB/sec"), "{}", load.log());
+
+    let mut load = start("terminated");
+    cluster.proxy.signal("STOP");
+    load.signal("TERM");
+    assert_eq!(load.wait().signal(), Some(15), "{}", load.log());
 }
 
 #[test]

@@ -26,7 +26,7 @@ use super::workload::target::ProgressLine;
 use super::workload::{TraceFile, target};
 use crate::exit::Exit;
 use crate::print::{Blocks, print};
-use crate::signals;
+use crate::signals::Stop;
 
 /// Simulate a cluster under each policy, and compare what the applications get
 ///
@@ -293,7 +293,11 @@ fn rate(results: &Results, took: Duration) -> String {
 
 /// A step of a simulation may take long: signals have a thread.
 fn wait(flag: Arc<AtomicBool>) -> io::Result<()> {
-    tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(signals::stop(flag))
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    runtime.block_on(async {
+        Stop::new()?.set(flag).await;
+        Ok(())
+    })
 }
 
 /// Each application has files of its own.

@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use tokio::signal::unix::SignalKind;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::Instant;
@@ -27,7 +28,7 @@ use vpfs_testbed::load::table;
 
 use crate::exit::Exit;
 use crate::print::print;
-use crate::signals;
+use crate::signals::Stop;
 pub(crate) use target::variable_strips;
 use target::{ProgressLine, Target, describe_progress};
 
@@ -83,14 +84,17 @@ impl<P: Plan + Clone + serde::Serialize + 'static> Job<'_, P> {
         let tracer;
         (tracer, options.trace) = Tracer::start(self.target.trace.as_deref())?;
         if self.plan.phases().into_iter().any(|phase| self.plan.limit(phase).is_some()) {
-            tokio::spawn(signals::stop(Arc::clone(&options.stop)));
+            // SIGTERM ends it at once: a call may take for ever.
+            let stop = Stop::on(&[SignalKind::interrupt()]);
+            let stop = stop.map_err(|error| Exit::Failed(format!("cannot handle signals: {error}")))?;
+            tokio::spawn(stop.set(Arc::clone(&options.stop)));
         }
         let mut reports = Vec::new();
         for repetition in 1..=self.target.repetitions {
+            reports.push(self.once(options.clone(), repetition).await.map_err(|error| Exit::Failed(explain(&error)))?);
             if options.stop.load(Ordering::Relaxed) {
                 break;
             }
-            reports.push(self.once(options.clone(), repetition).await.map_err(|error| Exit::Failed(explain(&error)))?);
         }
         drop(options);
         if !self.target.json_on_stdout() {
