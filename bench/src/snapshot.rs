@@ -4,10 +4,10 @@ use std::cell::RefCell;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use vpfs_admin::metrics::{Format, text};
 use vpfs_core::{AppId, AppPolicy, Depth, Dispatch, OpKind, PolicyKind, ServerId, Settings, SlotCostTable, Time};
 use vpfs_node::PeerMessage;
 use vpfs_node::{Arrival, Event, Node, NodeSettings, Outputs, RequestKey, Served};
+use vpfs_proxy::admin::metrics::{Format, text};
 use vpfs_proxy::{AppStatus, ServerStatus, Status, Used};
 
 use crate::Effort;

@@ -1,8 +1,8 @@
 //! Checks of the views of RPC and NFS on arbitrary bytes. Each panics if an invariant is violated, never because of
 //! malformed bytes.
 
-use vpfs_wire::DecodeError;
-use vpfs_wire::nfs::{
+use vpfs_protocol::wire::DecodeError;
+use vpfs_protocol::wire::nfs::{
     Access, Compound, Credential, MAX_RECORD, Message, Record, compound_listed, compound_moved, listed, moved, status,
 };
 

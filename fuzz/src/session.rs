@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use vpfs_core::{Bytes, FilePosition, MIN_DATA_COST, Objects, OpKind, Pieces, Time};
-use vpfs_session::nfs::Nfs;
-use vpfs_session::orangefs::{AddressMap, OrangeFs};
-use vpfs_session::{
+use vpfs_protocol::session::nfs::Nfs;
+use vpfs_protocol::session::orangefs::{AddressMap, OrangeFs};
+use vpfs_protocol::session::{
     Action, Completed, Interposer, Next, OpId, Outbound, Requester, Session, SessionLimits, Side, Submission,
 };
-use vpfs_wire::bmi::{Header, MAX_UNEXPECTED, Mode, Tag};
-use vpfs_wire::nfs::MAX_RECORD;
+use vpfs_protocol::wire::bmi::{Header, MAX_UNEXPECTED, Mode, Tag};
+use vpfs_protocol::wire::nfs::MAX_RECORD;
 
 /// What a driver knows of a session's scheduled operations. Each is enqueued, then either cancelled while it is queued
 /// or dispatched and completed, exactly once; in between it is released at most once.

@@ -1,11 +1,11 @@
 //! Checks of the wire codecs on arbitrary bytes. Each panics if an invariant is violated, never because of malformed
 //! bytes.
 
-use vpfs_wire::DecodeError;
-use vpfs_wire::bmi::Header;
-use vpfs_wire::pvfs2::reply::GetConfig;
-use vpfs_wire::pvfs2::rewrite::{self, ClientTimeouts, RewriteError};
-use vpfs_wire::pvfs2::{Reply, ReplyBody, ReplyHead, Request, RequestView, Text, Transfer};
+use vpfs_protocol::wire::DecodeError;
+use vpfs_protocol::wire::bmi::Header;
+use vpfs_protocol::wire::pvfs2::reply::GetConfig;
+use vpfs_protocol::wire::pvfs2::rewrite::{self, ClientTimeouts, RewriteError};
+use vpfs_protocol::wire::pvfs2::{Reply, ReplyBody, ReplyHead, Request, RequestView, Text, Transfer};
 
 /// A header that decodes is encoded to the same bytes; otherwise the error names a reason. Only short input is
 /// incomplete.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use vpfs_core::Weight;
 use vpfs_core::hash::mix;
-use vpfs_model::device::{
+use vpfs_sim::model::device::{
     ChangeProfile, DeviceProfile, HddProfile, MetadataProfile, PageCacheProfile, SsdProfile, StallProfile,
     VolumeProfile,
 };

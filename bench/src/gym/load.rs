@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use vpfs_core::hash::mix;
-use vpfs_model::plan::{Call, Dir, Extent, FileId, Phase, Plan, Step, Steps};
+use vpfs_sim::model::plan::{Call, Dir, Extent, FileId, Phase, Plan, Step, Steps};
 
 /// Calls without end, each after think time that is drawn evenly from half to one and a half of its mean.
 #[derive(Clone, Debug)]

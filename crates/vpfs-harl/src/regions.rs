@@ -128,8 +128,9 @@ fn regions(trace: &Trace, starts: &[usize]) -> Vec<Region> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::Op;
     use proptest::prelude::*;
+
+    use crate::trace::Op;
 
     /// Requests one after another.
     fn trace(sizes: impl IntoIterator<Item = u64>) -> Trace {

@@ -11,9 +11,9 @@ use tokio::net::TcpListener;
 use tokio::time::Instant;
 use vpfs_config::{Config, Protocol};
 use vpfs_core::ServerId;
-use vpfs_session::nfs::Nfs;
-use vpfs_session::orangefs::{AddressMap, OrangeFs};
-use vpfs_session::{Interposer, Side};
+use vpfs_protocol::session::nfs::Nfs;
+use vpfs_protocol::session::orangefs::{AddressMap, OrangeFs};
+use vpfs_protocol::session::{Interposer, Side};
 
 use crate::connection;
 use crate::connection::{End, Failure, Newcomer};

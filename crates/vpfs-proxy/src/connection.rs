@@ -9,7 +9,7 @@ use bytes::BytesMut;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use vpfs_core::Time;
-use vpfs_session::{Action, CloseReason, Completed, Next, Outcome, Session, Side, Suspended, User};
+use vpfs_protocol::session::{Action, CloseReason, Completed, Next, Outcome, Session, Side, Suspended, User};
 
 use crate::clock::Alarm;
 use crate::descriptors::Exhausted;
@@ -802,11 +802,11 @@ mod tests {
     use tokio::net::TcpListener;
     use tokio::task::JoinHandle;
     use vpfs_config::{AppTable, Config};
-    use vpfs_session::nfs::Nfs;
-    use vpfs_session::orangefs::{AddressMap, OrangeFs};
-    use vpfs_session::{Interposer, Requester};
-    use vpfs_wire::bmi::{Tag, reply_message, request_message};
-    use vpfs_wire::pvfs2::{Handle, Op, Reply, Request, RequestBody, request};
+    use vpfs_protocol::session::nfs::Nfs;
+    use vpfs_protocol::session::orangefs::{AddressMap, OrangeFs};
+    use vpfs_protocol::session::{Interposer, Requester};
+    use vpfs_protocol::wire::bmi::{Tag, reply_message, request_message};
+    use vpfs_protocol::wire::pvfs2::{Handle, Op, Reply, Request, RequestBody, request};
 
     use super::*;
     use crate::clock::Clock;

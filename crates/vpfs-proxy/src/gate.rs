@@ -14,7 +14,7 @@ use vpfs_node::{
     AppName, Arrival, Event, NamedShare, Node, NodeSettings, PeerMessage, PeerSettings, RequestKey, Served, Snapshot,
     Unstored,
 };
-use vpfs_session::{Completed, OpId, Outcome, Submission, User};
+use vpfs_protocol::session::{Completed, OpId, Outcome, Submission, User};
 
 use crate::clock::Clock;
 use crate::event_log::{EventLog, is_important};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::{BufMut, BytesMut};
 use tokio::io::Interest;
 use vpfs_core::Time;
-use vpfs_session::Outbound;
+use vpfs_protocol::session::Outbound;
 
 use crate::memory;
 use crate::memory::READ_SIZE;

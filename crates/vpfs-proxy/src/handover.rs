@@ -19,7 +19,7 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::UnboundedReceiver;
-use vpfs_session::User;
+use vpfs_protocol::session::User;
 
 use crate::stream::Detached;
 

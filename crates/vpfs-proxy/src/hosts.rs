@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use vpfs_core::Time;
-use vpfs_session::{SessionLimits, User};
+use vpfs_protocol::session::{SessionLimits, User};
 
 use crate::event_log::LogLimit;
 use crate::gate::Mailbox;

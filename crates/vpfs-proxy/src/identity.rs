@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use vpfs_core::{OpKind, Time};
-use vpfs_session::User;
+use vpfs_protocol::session::User;
 
 use crate::event_log::Kind;
 use crate::gate::{Belonging, Origin};

@@ -2,9 +2,10 @@
 //! dispatched.
 //!
 //! A [`Daemon`] owns one *gate* for each server that it serves (a short mutex around a [`vpfs_node::Node`]) and one
-//! task for each client connection, which drives a [`vpfs_session::Session`]. No lock is held across I/O.
+//! task for each client connection, which drives a [`vpfs_protocol::session::Session`]. No lock is held across I/O.
 
 mod accept;
+pub mod admin;
 mod check;
 mod clock;
 mod connection;

@@ -151,7 +151,7 @@ impl Drop for Share {
 /// What peers can make the daemon hold, and how long it waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DaemonLimits {
-    pub(crate) session: vpfs_session::SessionLimits,
+    pub(crate) session: vpfs_protocol::session::SessionLimits,
     /// Bytes that all connections of the process, and of one client host, hold together.
     pub(crate) memory: usize,
     pub(crate) host_memory: usize,
@@ -165,7 +165,7 @@ impl From<&vpfs_config::Limits> for DaemonLimits {
     fn from(limits: &vpfs_config::Limits) -> Self {
         let size = |bytes: vpfs_core::Bytes| usize::try_from(bytes.0).unwrap_or(usize::MAX);
         Self {
-            session: vpfs_session::SessionLimits {
+            session: vpfs_protocol::session::SessionLimits {
                 ops: limits.operations,
                 request_bytes: size(limits.request_bytes),
                 outbound_bytes: size(limits.buffer),

@@ -9,7 +9,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use vpfs_config::{Account, AppTable, Client, Config, HostSet, Identify, Identity, Program, PushedApps};
 use vpfs_core::{AppId, OpKind, PolicyKind};
-use vpfs_session::Requester;
+use vpfs_protocol::session::Requester;
 
 use crate::clock::Clock;
 use crate::gate::{Gate, Origin};
@@ -282,7 +282,7 @@ mod tests {
     use vpfs_config::sets::{AppText, Set, SetName, SetText, Sets};
     use vpfs_core::Objects;
     use vpfs_node::Served;
-    use vpfs_session::{OpId, Submission};
+    use vpfs_protocol::session::{OpId, Submission};
 
     use super::*;
     use crate::gate::{Belonging, Mailbox, Ticket};

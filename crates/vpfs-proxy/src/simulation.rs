@@ -22,9 +22,9 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use vpfs_config::{AppTable, Config, Protocol};
-use vpfs_session::nfs::Nfs;
-use vpfs_session::orangefs::{AddressMap, OrangeFs};
-use vpfs_wire::bmi::{Header, Tag};
+use vpfs_protocol::session::nfs::Nfs;
+use vpfs_protocol::session::orangefs::{AddressMap, OrangeFs};
+use vpfs_protocol::wire::bmi::{Header, Tag};
 
 use crate::accept::Acceptor;
 use crate::clock::Clock;

@@ -16,7 +16,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::Instant;
 use vpfs_core::Time;
-use vpfs_session::Interposer;
+use vpfs_protocol::session::Interposer;
 
 use crate::event_log::{Kind, LogLimit};
 use crate::gate::Gate;

@@ -44,9 +44,11 @@ mod bars;
 mod canvas;
 mod chart;
 mod check;
+pub mod figures;
 mod html;
 mod number;
 mod plot;
+mod profile;
 mod report;
 mod text;
 
@@ -56,4 +58,5 @@ pub use chart::Chart;
 pub use check::{Check, Conclusion, Kind, Measured, Tally, Verdict};
 pub use number::number;
 pub use plot::{Plot, Series};
+pub use profile::profile_report;
 pub use report::{Report, Section, Table, Tone};

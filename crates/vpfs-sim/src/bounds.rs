@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use vpfs_model::plan::Phase;
+use crate::model::plan::Phase;
 
 use crate::error::SimError;
 use crate::layout::Placement;

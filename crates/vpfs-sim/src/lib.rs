@@ -7,8 +7,8 @@
 //! use std::time::Duration;
 //!
 //! use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable, Weight};
-//! use vpfs_model::device::DeviceProfile;
-//! use vpfs_model::plan::{FileMode, Ior, Order, Phase};
+//! use vpfs_sim::model::device::DeviceProfile;
+//! use vpfs_sim::model::plan::{FileMode, Ior, Order, Phase};
 //! use vpfs_sim::{App, PolicySpec, Scenario, ServerGroup, Simulation};
 //!
 //! let ior = Ior {
@@ -98,6 +98,7 @@ mod layout;
 mod link;
 mod measure;
 mod messages;
+pub mod model;
 pub mod parallel;
 mod peer_network;
 mod peers;

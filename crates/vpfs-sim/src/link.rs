@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use vpfs_core::Time;
-use vpfs_model::device;
+
+use crate::model::device;
 
 /// How fast a link is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use vpfs_core::{OpKind, Time};
-use vpfs_model::Latencies;
+
+use crate::model::Latencies;
 
 const DAY: Duration = Duration::from_secs(86_400);
 

@@ -4,8 +4,9 @@
 //! OrangeFS's client sends them (counted in `vpfs-testbed`, which speaks the protocol; names of parents are cached).
 
 use vpfs_core::hash::mix;
-use vpfs_model::device::MetadataOp;
-use vpfs_model::plan::{Call, Dir, FileId};
+
+use crate::model::device::MetadataOp;
+use crate::model::plan::{Call, Dir, FileId};
 
 /// The receiver of a metadata request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

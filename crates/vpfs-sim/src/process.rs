@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use vpfs_core::Time;
-use vpfs_model::plan::{Limit, Phase, Plan, Step, Steps};
 
 use crate::layout::Placement;
+use crate::model::plan::{Limit, Phase, Plan, Step, Steps};
 
 /// A running application.
 pub(crate) struct AppState {
@@ -71,7 +71,7 @@ pub(crate) enum State {
 /// What a process does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    Call(vpfs_model::plan::Call),
+    Call(crate::model::plan::Call),
     Think(Duration),
     Barrier,
     PhaseEnd,

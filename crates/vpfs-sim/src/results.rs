@@ -6,7 +6,8 @@ use serde::{Serialize, Serializer};
 use vpfs_core::fairness::{jain_index, unfairness};
 use vpfs_core::hash::mix;
 use vpfs_core::{Bytes, Weight};
-use vpfs_model::Latency;
+
+use crate::model::Latency;
 
 /// The results of one run: one scenario under one policy.
 #[derive(Clone, Debug, Serialize)]

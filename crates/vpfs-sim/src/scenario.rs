@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use vpfs_config::Share;
 use vpfs_core::{Bytes, Cap, Depth, Minimum, PolicyKind, Settings, SlotCostTable, Target, Weight};
-use vpfs_model::device::{Device, DeviceProfile, MetadataProfile, Shared, StallProfile, Stalling};
-use vpfs_model::plan::{Btio, Interactive, Ior, Md, MpiTileIo, Noncontig, Paced, Phase, PioBench, Plan, Wrf};
 
 use crate::layout::Layout;
 use crate::link::LinkProfile;
+use crate::model::device::{Device, DeviceProfile, MetadataProfile, Shared, StallProfile, Stalling};
+use crate::model::plan::{Btio, Interactive, Ior, Md, MpiTileIo, Noncontig, Paced, Phase, PioBench, Plan, Wrf};
 use crate::peer_network::PeerNetwork;
 
 /// Everything that determines a run except the policy, and the policies to compare.
@@ -287,7 +287,7 @@ impl Workload {
     }
 
     /// Checks the parameters, as `vpfs workload` does.
-    pub(crate) fn validate(&self) -> Result<(), vpfs_model::plan::PlanError> {
+    pub(crate) fn validate(&self) -> Result<(), crate::model::plan::PlanError> {
         self.plan(0).validate()
     }
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use slab::Slab;
 use vpfs_core::{AppId, Bytes, Depth, Dispatch, OpKind, Pieces, Settings, Time};
-use vpfs_model::device::{Device, Io, IoKind, MetadataOp, MetadataServer, Outstanding};
 use vpfs_node::RequestKey;
 
 use crate::calendar::{Calendar, Event};
 use crate::error::Violation;
 use crate::link::{Link, LinkProfile, Span, reserve_both};
+use crate::model::device::{Device, Io, IoKind, MetadataOp, MetadataServer, Outstanding};
 use crate::peer_network::Exchange;
 use crate::scenario::ServerGroup;
 

@@ -6,13 +6,13 @@ use std::time::Duration;
 use slab::Slab;
 use vpfs_core::hash::{mix, stable_hash};
 use vpfs_core::{Settings, Time};
-use vpfs_model::plan::node;
-use vpfs_model::{Latencies, Latency};
 
 use crate::bounds;
 use crate::calendar::{Calendar, Event};
 use crate::error::SimError;
 use crate::measure::{AppMeasures, AtServer};
+use crate::model::plan::node;
+use crate::model::{Latencies, Latency};
 use crate::peers::Peers;
 use crate::policy::{NodePlan, needs_peers};
 use crate::process::{AppState, Process};
@@ -72,7 +72,7 @@ impl Simulation {
     }
 
     /// [`Simulation::run_with`], with a call of `transfer` for each [`Transfer`], in the order in which they are done.
-    /// They are not kept. Those that prepare files ([`vpfs_model::plan::Phase::Setup`]) are left out.
+    /// They are not kept. Those that prepare files ([`crate::model::plan::Phase::Setup`]) are left out.
     ///
     /// # Errors
     /// [`SimError::Violation`] if an invariant was broken.

@@ -1,8 +1,8 @@
 //! Every call with its finish at each server, if a scenario asks for it, and what calls moved, for those who watch.
 
 use vpfs_core::{OpKind, Time};
-use vpfs_model::plan::{Call, Extent};
 
+use crate::model::plan::{Call, Extent};
 use crate::results::{CallTrace, PartTrace};
 
 /// What a call has moved of a file: all that it asked for, unless it was strided.

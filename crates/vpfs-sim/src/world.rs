@@ -6,8 +6,6 @@ use std::time::Duration;
 use slab::Slab;
 use vpfs_core::hash::mix;
 use vpfs_core::{AppId, Bytes, OpKind, Time};
-use vpfs_model::device::MetadataOp;
-use vpfs_model::plan::Call as PlanCall;
 
 use crate::bounds;
 use crate::calendar::{Calendar, Event};
@@ -16,6 +14,8 @@ use crate::error::{SimError, Violation};
 use crate::layout::Share;
 use crate::measure::{AppMeasures, Spent};
 use crate::messages::{self, Recipient};
+use crate::model::device::MetadataOp;
+use crate::model::plan::Call as PlanCall;
 use crate::peers::Peers;
 use crate::policy::NodePlan;
 use crate::process::{AfterPhase, AppState, Next, Process, State};

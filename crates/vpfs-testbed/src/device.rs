@@ -10,7 +10,7 @@ use std::thread;
 use tokio::sync::{Notify, oneshot};
 use vpfs_core::Time;
 
-use vpfs_model::device::{Device, DeviceProfile, Io, IoId};
+use vpfs_sim::model::device::{Device, DeviceProfile, Io, IoId};
 
 /// The clock that a device runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -30,6 +30,8 @@ pub mod device;
 pub mod fsconfig;
 pub mod load;
 pub mod nfs;
+pub mod profile;
+pub mod relayout;
 pub mod server;
 pub mod store;
 mod transport;

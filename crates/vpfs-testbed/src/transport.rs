@@ -12,10 +12,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpSocket;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
-use vpfs_wire::bmi::{Header, Tag, TooLong};
-use vpfs_wire::pvfs2::TransferError;
-use vpfs_wire::pvfs2::transfer::TransferPiece;
-use vpfs_wire::{DecodeError, bmi};
+use vpfs_protocol::wire::bmi::{Header, Tag, TooLong};
+use vpfs_protocol::wire::pvfs2::TransferError;
+use vpfs_protocol::wire::pvfs2::transfer::TransferPiece;
+use vpfs_protocol::wire::{DecodeError, bmi};
 
 /// Buffer space for each read when the size of what follows is not known.
 const READ_AHEAD: usize = 32 << 10;
@@ -270,7 +270,7 @@ pub(crate) fn chunk_len(chunk: &[TransferPiece]) -> u64 {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use vpfs_wire::pvfs2::{Dist, Preq, Transfer};
+    use vpfs_protocol::wire::pvfs2::{Dist, Preq, Transfer};
 
     use super::*;
 

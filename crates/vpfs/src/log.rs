@@ -15,8 +15,8 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::reload::Handle;
 use tracing_subscriber::{Registry, reload};
-use vpfs_admin::events::Events;
 use vpfs_config::LogLevel;
+use vpfs_proxy::admin::events::Events;
 
 use crate::exit::Exit;
 

@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// Modules that import each other, in a crate or a folder of its `src`, and why that is right.
 const ALLOWED: [(&str, &[&str], &str); 1] = [(
-    "vpfs-wire",
+    "vpfs-protocol/wire",
     &["bmi", "pvfs2"],
     "an error names the operation whose body has no known layout, and both layers return errors",
 )];

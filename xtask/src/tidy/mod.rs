@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::command::cargo;
 use circles::before_tests;
+
+use crate::command::cargo;
 
 /// Widest comment line, in characters: the formatter's `max_width`, which it does not apply to comments.
 const MAX_COMMENT: usize = 120;
@@ -207,15 +208,15 @@ fn table(claims: &[Value]) -> Result<String, String> {
     Ok(table)
 }
 
-/// The crate that defines these types.
-const CODECS: &str = "vpfs_wire";
+/// The module that defines these types, for others and for its own crate.
+const CODECS: [&str; 2] = [concat!("vpfs_protocol::", "wire::"), concat!("crate::", "wire::")];
 
 /// Prefixes of the paths that may name types of a protocol, and why.
 const PROTOCOLS: [(&str, &str); 12] = [
-    ("crates/vpfs-wire/", "the codecs themselves"),
-    ("crates/vpfs-session/src/orangefs/", "the session of OrangeFS"),
-    ("crates/vpfs-session/src/nfs/", "the session of NFS"),
-    ("crates/vpfs-session/tests/", "tests of both sessions, with their messages"),
+    ("crates/vpfs-protocol/src/wire/", "the codecs themselves"),
+    ("crates/vpfs-protocol/src/session/orangefs/", "the session of OrangeFS"),
+    ("crates/vpfs-protocol/src/session/nfs/", "the session of NFS"),
+    ("crates/vpfs-protocol/tests/", "tests of both sessions, with their messages"),
     ("crates/vpfs-testbed/src/client/", "the client library of OrangeFS"),
     ("crates/vpfs-testbed/src/server/", "the embedded servers of OrangeFS"),
     ("crates/vpfs-testbed/src/fsconfig/", "the configuration of OrangeFS servers"),
@@ -232,7 +233,7 @@ fn check_protocols(name: &str, text: &str) -> Vec<String> {
         return Vec::new();
     }
     let lines = before_tests(text).lines().zip(1..);
-    let is_breach = |line: &str| !line.trim_start().starts_with("//") && line.contains(&format!("{CODECS}::"));
+    let is_breach = |line: &str| !line.trim_start().starts_with("//") && CODECS.iter().any(|path| line.contains(path));
     lines
         .filter(|(line, _)| is_breach(line))
         .map(|(_, number)| format!("{name}:{number}: must not name a type of a protocol; see xtask/src/tidy/mod.rs"))
@@ -267,12 +268,12 @@ mod tests {
 
     #[test]
     fn types_of_a_protocol_are_found_outside_its_modules() {
-        let text = "use vpfs_wire::bmi::Tag;\n// vpfs_wire::pvfs2\n#[cfg(test)]\nmod tests { use vpfs_wire::bmi; }\n";
+        let text = "use vpfs_protocol::wire::bmi::Tag;\n// vpfs_protocol::wire::pvfs2\n#[cfg(test)]\nmod tests { use vpfs_protocol::wire::bmi; }\n";
         assert_eq!(check_protocols("crates/vpfs-node/src/node.rs", text).len(), 1);
         assert!(
-            check_protocols("crates/vpfs-session/src/contract.rs", text)[0]
-                .starts_with("crates/vpfs-session/src/contract.rs:1:")
+            check_protocols("crates/vpfs-protocol/src/session/contract.rs", text)[0]
+                .starts_with("crates/vpfs-protocol/src/session/contract.rs:1:")
         );
-        assert_eq!(check_protocols("crates/vpfs-session/src/orangefs/op.rs", text), Vec::<String>::new());
+        assert_eq!(check_protocols("crates/vpfs-protocol/src/session/orangefs/op.rs", text), Vec::<String>::new());
     }
 }

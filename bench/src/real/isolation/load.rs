@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
-use vpfs_model::plan::{
+use vpfs_sim::model::plan::{
     Amount, Call, Dir, Extent, FileId, Interactive, Ior, Limit, Phase, Plan, PlanError, Step, Steps,
 };
 use vpfs_testbed::client::{ClientOptions, CreateOptions};

@@ -1,7 +1,7 @@
 //! What a case gave its applications, simulated or live.
 
 use serde::{Deserialize, Serialize};
-use vpfs_model::Latency;
+use vpfs_sim::model::Latency;
 use vpfs_sim::{App, AppResults, Results};
 use vpfs_testbed::load::measure::{PhaseReport, Report};
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use vpfs_model::plan::{Amount, Limit, Phase, Plan, Steps};
 use vpfs_sim::App;
+use vpfs_sim::model::plan::{Amount, Limit, Phase, Plan, Steps};
 
 /// Whether a phase belongs to the results: those that the application names, or all but what prepares and cleans up.
 pub(super) fn counts(app: &App, phase: Phase) -> bool {
@@ -69,7 +69,7 @@ impl Plan for Part {
 
 #[cfg(test)]
 mod tests {
-    use vpfs_model::plan::Ior;
+    use vpfs_sim::model::plan::Ior;
 
     use super::*;
 

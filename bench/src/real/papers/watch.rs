@@ -22,7 +22,7 @@ impl Watched {
         seconds.tick().await;
         loop {
             seconds.tick().await;
-            let metrics = vpfs_admin::get(socket, vpfs_admin::METRICS).await.unwrap_or_default();
+            let metrics = vpfs_proxy::admin::get(socket, vpfs_proxy::admin::METRICS).await.unwrap_or_default();
             self.add(&String::from_utf8_lossy(&metrics));
         }
     }

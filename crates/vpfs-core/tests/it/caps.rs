@@ -1,13 +1,14 @@
 //! The guarantees of caps.
 
-use crate::common;
-use crate::common::{EVENTS, depth, dispatched, ops};
 use proptest::prelude::*;
 use vpfs_core::testing::{Op, Runner};
 use vpfs_core::{
     AppId, AppPolicy, Bytes, Cap, Event, OpKind, Policy, PolicyKind, Request, RequestId, Scheduler, Settings, Sfq,
     SlotCostTable, Time,
 };
+
+use crate::common;
+use crate::common::{EVENTS, depth, dispatched, ops};
 
 fn sfq() -> Sfq {
     Sfq::new(depth(14), SlotCostTable::default(), EVENTS)

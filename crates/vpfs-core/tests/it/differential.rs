@@ -1,9 +1,10 @@
 //! The fast engine against the oracle, event for event.
 
-use crate::common::{DISPATCH, EVENTS, depth, ops, weight, write};
 use proptest::prelude::*;
 use vpfs_core::testing::{Op, Oracle, Runner};
 use vpfs_core::{AppId, Backfill, Bytes, Depth, Scheduler, ServiceReport, Sfq, Sharing, SharingMode, SlotCostTable};
+
+use crate::common::{DISPATCH, EVENTS, depth, ops, weight, write};
 
 fn compare(depth: Depth, table: &SlotCostTable, ops: &[Op]) {
     for backfill in [Backfill::Bounded, Backfill::Paper] {

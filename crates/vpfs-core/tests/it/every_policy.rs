@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use crate::common::{DISPATCH, EVENTS, check_timer, depth, ops, weight};
 use proptest::prelude::*;
 use vpfs_core::testing::{Op, Random, Runner};
 use vpfs_core::{
     AppId, Bytes, Cap, Deadlines, Dispatch, Event, IocoSettings, OpKind, Policy, PolicyKind, Scheduler, Scope,
     Settings, Sharing, SharingMode, SlotCostTable, Target, TwoLevelSettings,
 };
+
+use crate::common::{DISPATCH, EVENTS, check_timer, depth, ops, weight};
 
 /// Settings with short periods compared to a test; `step` is the duration of one of its steps.
 fn settings(kind: PolicyKind, slots: u32, step: Duration) -> Settings {

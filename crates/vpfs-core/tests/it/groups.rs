@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use crate::common::{depth, weight};
 use vpfs_core::{
     AppId, AppPolicy, Bytes, Deadlines, OpKind, Policy, PolicyKind, Request, RequestId, Scheduler, Settings, ShareId,
     SlotCostTable, Time, Weight,
 };
+
+use crate::common::{depth, weight};
 
 /// The application with a name and a weight of its own; all others are members of a group of weight 1.
 const NAMED: AppId = AppId(0);

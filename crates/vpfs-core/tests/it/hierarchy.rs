@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
-use crate::common::{depth, weight};
 use vpfs_core::testing::Random;
 use vpfs_core::{
     AppId, AppPolicy, Bytes, Cap, Deadlines, OpKind, Policy, PolicyKind, Request, RequestId, Scheduler, Settings,
     ShareId, SharePolicy, SlotCostTable, Time,
 };
+
+use crate::common::{depth, weight};
 
 fn id(app: usize) -> AppId {
     AppId(u32::try_from(app).expect("few"))

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::common::{EVENTS, depth};
 use proptest::prelude::*;
 use vpfs_core::{
     AppId, AppPolicy, Bytes, Objects, OpKind, Policy, PolicyKind, Request, RequestId, Scheduler, ServiceReport,
     Settings, SharedService, Sharing, SharingMode, SlotCostTable, Time,
 };
+
+use crate::common::{EVENTS, depth};
 
 const ONE: Bytes = Bytes::kib(10);
 /// Requests of each application at once.

@@ -2,12 +2,13 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::common::{DISPATCH, EVENTS, depth, dispatched, weight, write};
 use vpfs_core::testing::{Op, Runner};
 use vpfs_core::{
     AppId, AppPolicy, Backfill, Bytes, Capabilities, Event, OpKind, Policy, PolicyKind, Request, RequestId, Scheduler,
     ServiceClass, ServiceReport, Settings, SharedService, Sharing, SharingMode, SlotCostTable, Time, WindowOrder,
 };
+
+use crate::common::{DISPATCH, EVENTS, depth, dispatched, weight, write};
 
 const KINDS: [PolicyKind; PolicyKind::ALL.len()] = PolicyKind::ALL;
 

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::common::{EVENTS, depth, dispatched, ops, weight};
 use proptest::prelude::*;
 use vpfs_core::fairness::{per_weight, service_gap_bound, unfairness};
 use vpfs_core::slot_cost::SizeClass;
@@ -11,6 +10,8 @@ use vpfs_core::{
     AppId, AppPolicy, Backfill, Bytes, Event, OpKind, Scheduler, Sfq, Sharing, SharingMode, SlotCost, SlotCostTable,
     Time, Weight,
 };
+
+use crate::common::{EVENTS, depth, dispatched, ops, weight};
 
 proptest! {
     /// Σ L ≤ D after every dispatch, whatever other servers report.

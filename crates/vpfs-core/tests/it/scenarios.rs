@@ -1,8 +1,9 @@
 //! Single situations of SFQ(D) and SFQ(D)+, step by step.
 
-use crate::common::{DISPATCH, EVENTS, depth, dispatched, weight};
 use vpfs_core::testing::{Op, Runner};
 use vpfs_core::{AppId, Bytes, Dispatch, Event, OpKind, Request, RequestId, Scheduler, Sfq, SlotCostTable, Time};
+
+use crate::common::{DISPATCH, EVENTS, depth, dispatched, weight};
 
 const LARGE: Bytes = Bytes::mib(2);
 const SMALL: Bytes = Bytes::kib(64);

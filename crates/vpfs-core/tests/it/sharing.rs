@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::common::{EVENTS, depth, dispatched, ops, weight};
 use proptest::prelude::*;
 use vpfs_core::dsfq::PENDING_MAX;
 use vpfs_core::testing::Runner;
@@ -12,6 +11,8 @@ use vpfs_core::{
     AppId, AppPolicy, Bytes, Event, OpKind, Request, RequestId, Scheduler, ServiceClass, ServiceReport, Sfq, ShareId,
     SharedService, Sharing, SharingMode, SlotCostTable, Time,
 };
+
+use crate::common::{EVENTS, depth, dispatched, ops, weight};
 
 const PART: Bytes = Bytes::kib(256);
 

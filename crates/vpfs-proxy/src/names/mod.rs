@@ -21,9 +21,10 @@ use tokio::time::Instant;
 use vpfs_config::{Account, Config};
 use vpfs_core::ServerId;
 
+use table::Table;
+
 use crate::clock::Clock;
 use crate::state_dir::StateDir;
-use table::Table;
 
 /// The address of a server to which connections are opened is not older than this when the next one is opened.
 const IN_USE: Duration = Duration::from_secs(2);

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::Level;
-use vpfs_wire::bmi::Tag;
+use vpfs_protocol::wire::bmi::Tag;
 
 use crate::common::raw::{FakeServer, Peer};
 use crate::common::{Log, Network, raw};

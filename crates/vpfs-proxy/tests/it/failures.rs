@@ -9,9 +9,9 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tracing::Level;
+use vpfs_protocol::wire::bmi::{Header, Mode, Tag};
 use vpfs_proxy::Daemon;
 use vpfs_testbed::CreateOptions;
-use vpfs_wire::bmi::{Header, Mode, Tag};
 
 use crate::common::raw::{FakeServer, Peer};
 use crate::common::{Front, Log, Network, Site, pattern, raw};

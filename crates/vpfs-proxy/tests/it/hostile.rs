@@ -16,14 +16,14 @@ use tracing::Level;
 use vpfs_config::PeerSecurity;
 use vpfs_core::ServerId;
 use vpfs_node::frames::{Frame, Hello};
+use vpfs_protocol::wire::bmi::{Header, Mode, Tag};
 use vpfs_proxy::{Askers, Daemon, StartError, connect_to_ask};
 use vpfs_testbed::{ClusterConfig, CreateOptions};
-use vpfs_wire::bmi::{Header, Mode, Tag};
 
 use crate::common::raw::Peer;
 use crate::common::{Cluster, Front, KEY, Load, Log, Site, pattern, raw, slow_servers, write_key};
 
-/// Bytes that no client sends, each with part of the reason that is logged; more are in the tests of vpfs-session.
+/// Bytes that no client sends, each with part of the reason that is logged; more are in the tests of vpfs-protocol.
 fn garbage() -> [(Vec<u8>, &'static str); 4] {
     let header = |size| Header { mode: Mode::Unexpected, tag: Tag(1), size }.encode().to_vec();
     [

@@ -12,10 +12,10 @@ use tokio::task::yield_now;
 use tracing::Level;
 use vpfs_config::Config;
 use vpfs_core::ServerId;
+use vpfs_protocol::wire::bmi::Tag;
+use vpfs_protocol::wire::pvfs2::{Errno, Op, Reply, Status};
 use vpfs_proxy::{Daemon, Environment, Resolver, StateDir, check_names};
 use vpfs_testbed::{Client, ClientOptions, ClusterConfig, CreateOptions, EmbeddedCluster};
-use vpfs_wire::bmi::Tag;
-use vpfs_wire::pvfs2::{Errno, Op, Reply, Status};
 
 use crate::common::raw::{FakeServer, Peer};
 use crate::common::{Front, Log, Network, Site, free_addresses, pattern, raw, start_successor};

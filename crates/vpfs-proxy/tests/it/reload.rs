@@ -12,9 +12,9 @@ use tokio::time::sleep;
 use tracing::Level;
 use vpfs_config::sets::{AppText, Put, Refusal, Set, SetName, SetText};
 use vpfs_core::ServerId;
+use vpfs_protocol::wire::bmi::Tag;
 use vpfs_proxy::{Daemon, Environment, ReloadError, StateDir};
 use vpfs_testbed::{Client, ClusterConfig, CreateOptions};
-use vpfs_wire::bmi::Tag;
 
 use crate::common::raw::FakeServer;
 use crate::common::{Cluster, Front, Load, Log, Network, Site, pattern, raw, slow_servers, start_successor};
@@ -40,7 +40,7 @@ async fn held_requests_survive_a_change_of_policy() {
     front.reload("[scheduler]\npolicy = \"sfq-d-plus\"\ndepth = 1\n").await;
     client.send(raw::metadata(7)).await;
     for tag in [5, 3, 1, 2, 6, 4] {
-        server.send(raw::done(vpfs_wire::bmi::Tag(tag))).await;
+        server.send(raw::done(vpfs_protocol::wire::bmi::Tag(tag))).await;
         assert_eq!(client.tag().await.0, tag);
     }
     assert_eq!(server.tag().await.0, 7);

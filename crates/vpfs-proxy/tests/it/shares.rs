@@ -16,10 +16,10 @@ use tokio::time::{Instant, advance, timeout};
 use vpfs_config::Config;
 use vpfs_core::fairness::service_gap_bound;
 use vpfs_core::{Bytes, Depth, ServerId, Weight};
+use vpfs_protocol::wire::bmi::Tag;
+use vpfs_protocol::wire::pvfs2::{Handle, Reply, ReplyBody};
 use vpfs_proxy::{Daemon, Environment};
 use vpfs_testbed::{Client, ClusterConfig, CreateOptions, File};
-use vpfs_wire::bmi::Tag;
-use vpfs_wire::pvfs2::{Handle, Reply, ReplyBody};
 
 use crate::common::raw::{FakeServer, Peer};
 use crate::common::{Front, Load, Network, Site, Written, free_addresses, pattern, raw, slow_servers};
@@ -392,7 +392,7 @@ async fn honest_rate(is_alone: bool) -> f64 {
 /// Symptom: beside a client that reset its connections at each acknowledgement of a read, others got a fiftieth. Cause:
 /// such a read was refunded and gave its slot back while the server had begun to read. Virtual time; the device is
 /// always busy, so what the honest one does not get is what the other's reads take of it. For other ways to leave, see
-/// `hanging_up_does_not_refund_what_the_server_has_done` of vpfs-session.
+/// `hanging_up_does_not_refund_what_the_server_has_done` of vpfs-protocol.
 #[tokio::test(start_paused = true)]
 async fn reads_that_are_cut_off_take_no_more_than_their_share() {
     let [alone, beside] = [honest_rate(true).await, honest_rate(false).await];

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
+use vpfs_protocol::wire::pvfs2::{Reply, ReplyBody};
 use vpfs_testbed::{Client, ClusterConfig, CreateOptions};
-use vpfs_wire::pvfs2::{Reply, ReplyBody};
 
 use crate::common::raw::{self, Peer};
 use crate::common::{Site, distributions, pattern};

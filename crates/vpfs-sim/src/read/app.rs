@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use vpfs_config::Table;
 use vpfs_core::{Bytes, Cap, Weight};
-use vpfs_model::plan::Phase;
+
+use crate::model::plan::Phase;
 
 use super::layout::{self, Class};
 use super::{Files, is_on, keys, workload};

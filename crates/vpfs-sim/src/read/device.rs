@@ -1,7 +1,8 @@
 //! The device of `[[servers]]`: a model selected by name, or one with custom parameters.
 
 use vpfs_config::Table;
-use vpfs_model::device::{
+
+use crate::model::device::{
     DeviceProfile, HddProfile, PageCacheProfile, SsdProfile, StallProfile, UniformAccess, UniformProfile, VolumeProfile,
 };
 

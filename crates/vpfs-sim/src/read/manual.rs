@@ -1,6 +1,6 @@
 //! Prints `docs/scenarios.md` from the table of keys.
 
-use vpfs_model::device::DeviceProfile;
+use crate::model::device::DeviceProfile;
 
 use super::{app, keys};
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use vpfs_harl::{Log, Op, Request};
-use vpfs_model::plan::{Call, Dir, Extent, FileId, Replay, Step};
+
+use crate::model::plan::{Call, Dir, Extent, FileId, Replay, Step};
 
 /// The largest call; Linux moves no more than 2 GiB at once.
 const CALL: u64 = 1 << 30;
@@ -54,7 +55,8 @@ fn calls(request: &Request, file: FileId) -> impl Iterator<Item = Step> {
 #[cfg(test)]
 mod tests {
     use vpfs_harl::LogReader;
-    use vpfs_model::plan::{Phase, Plan};
+
+    use crate::model::plan::{Phase, Plan};
 
     use super::*;
 

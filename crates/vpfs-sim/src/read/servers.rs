@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use vpfs_config::Table;
-use vpfs_model::device::MetadataProfile;
+
+use crate::model::device::MetadataProfile;
 
 use super::{device, keys, read_numbers};
 use crate::link::LinkProfile;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use vpfs_config::Table;
-use vpfs_model::plan::{
+
+use crate::model::plan::{
     Btio, BtioClass, FileMode, Interactive, Ior, Md, MdData, MpiTileIo, Noncontig, Order, Pace, Paced, PioBench,
     PioPattern, PlanError, Replay, Wrf,
 };

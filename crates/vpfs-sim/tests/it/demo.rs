@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable};
-use vpfs_model::device::{DeviceProfile, HddProfile};
-use vpfs_model::plan::{Btio, BtioClass, Ior};
+use vpfs_sim::model::device::{DeviceProfile, HddProfile};
+use vpfs_sim::model::plan::{Btio, BtioClass, Ior};
 use vpfs_sim::{App, Layout, PolicySpec, Results, Scenario, ServerGroup};
 
 use crate::common::run;

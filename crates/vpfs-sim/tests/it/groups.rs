@@ -3,14 +3,15 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::common::{app, ior, run};
 use proptest::prelude::*;
 use vpfs_config::Share;
 use vpfs_core::stripe::Distribution;
 use vpfs_core::{Bytes, Depth, PolicyKind, Settings, SharePolicy, SharingMode, SlotCostTable};
-use vpfs_model::device::{DeviceProfile, VolumeProfile};
-use vpfs_model::plan::Ior;
+use vpfs_sim::model::device::{DeviceProfile, VolumeProfile};
+use vpfs_sim::model::plan::Ior;
 use vpfs_sim::{App, Layout, PolicySpec, Scenario, ServerGroup};
+
+use crate::common::{app, ior, run};
 
 /// A host: the servers of its files, and when its first request comes.
 #[derive(Clone, Debug)]

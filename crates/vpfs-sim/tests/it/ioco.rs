@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::common::run;
 use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable};
-use vpfs_model::device::{DeviceProfile, NullAioProfile};
-use vpfs_model::plan::{Ior, Phase};
+use vpfs_sim::model::device::{DeviceProfile, NullAioProfile};
+use vpfs_sim::model::plan::{Ior, Phase};
 use vpfs_sim::{App, LinkProfile, PolicySpec, RequestTime, Scenario, ServerGroup};
+
+use crate::common::run;
 
 const SERVERS: u32 = 4;
 const SERVICE: Duration = Duration::from_secs(1);

@@ -5,11 +5,12 @@
 
 use std::time::Duration;
 
-use crate::common::{ior, run};
 use vpfs_core::{Depth, PolicyKind, Protection, Settings, SlotCostTable, Weight};
-use vpfs_model::device::{DeviceProfile, HddProfile, VolumeProfile};
-use vpfs_model::plan::{Interactive, Ior, Phase};
+use vpfs_sim::model::device::{DeviceProfile, HddProfile, VolumeProfile};
+use vpfs_sim::model::plan::{Interactive, Ior, Phase};
 use vpfs_sim::{App, Layout, LinkProfile, Partition, PeerNetwork, PolicySpec, Restart, Results, Scenario, ServerGroup};
+
+use crate::common::{ior, run};
 
 /// A small application that thinks between its calls, beside twelve writers.
 #[derive(Clone)]

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::common::{ior, run};
-use vpfs_model::device::DeviceProfile;
-use vpfs_model::plan::{Ior, Phase};
+use vpfs_sim::model::device::DeviceProfile;
+use vpfs_sim::model::plan::{Ior, Phase};
 use vpfs_sim::{App, LinkProfile, PolicySpec, Results, Scenario, ServerGroup};
+
+use crate::common::{ior, run};
 
 const SERVERS: u32 = 4;
 

@@ -1,6 +1,7 @@
 //! The integration tests of vpfs-sim, in one program: linking dozens takes longer than running them.
 
 #![allow(
+    clippy::cast_possible_truncation,
     clippy::print_stdout,
     clippy::unwrap_used,
     reason = "a panic is the report of a test, sizes are small, and measurements are for people"
@@ -14,6 +15,7 @@ mod groups;
 mod ioco;
 mod isolation;
 mod jitter;
+mod model;
 mod models;
 mod pace;
 mod peers;

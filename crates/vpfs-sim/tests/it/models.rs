@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use crate::common::{ior, run};
-use vpfs_model::device::DeviceProfile;
-use vpfs_model::plan::{Ior, Phase};
+use vpfs_sim::model::device::DeviceProfile;
+use vpfs_sim::model::plan::{Ior, Phase};
 use vpfs_sim::{App, Layout, LinkProfile, PolicySpec, Results, Scenario, ServerGroup};
+
+use crate::common::{ior, run};
 
 const GIGABIT: LinkProfile = LinkProfile::GIGABIT;
 const MIB: u64 = 1 << 20;

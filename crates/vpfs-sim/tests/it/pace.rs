@@ -1,11 +1,12 @@
 //! Steps that wait for a time.
 
-use crate::common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use vpfs_model::device::{DeviceProfile, NullAioProfile};
-use vpfs_model::plan::{Call, Dir, Extent, FileId, Phase, Plan, Step, Steps};
+use crate::common;
+
+use vpfs_sim::model::device::{DeviceProfile, NullAioProfile};
+use vpfs_sim::model::plan::{Call, Dir, Extent, FileId, Phase, Plan, Step, Steps};
 use vpfs_sim::{App, LinkProfile, PolicySpec, Scenario, ServerGroup, Workload};
 
 /// Writes at the given seconds of the phase.

@@ -1,12 +1,13 @@
 //! Sharing over servers, with failing coordination.
 
-use crate::common;
 use std::time::Duration;
 
-use crate::common::{app, run, sfq};
+use crate::common;
 use vpfs_core::{Bytes, PolicyKind, SharingMode};
-use vpfs_model::device::DeviceProfile;
+use vpfs_sim::model::device::DeviceProfile;
 use vpfs_sim::{App, Layout, Partition, PeerNetwork, PolicySpec, Results, Scenario, ServerGroup};
+
+use crate::common::{app, run, sfq};
 
 fn dsfq(mode: SharingMode) -> PolicySpec {
     let mut policy = sfq(4);
@@ -46,7 +47,7 @@ fn shares_of_device_time_hold_over_servers() {
 /// The same with requests whose parts have the same size on all servers.
 fn equal_parts() -> Scenario {
     let mut scenario = skewed();
-    scenario.apps[0].workload = vpfs_model::plan::Ior { transfer_bytes: 512 << 10, ..common::ior(16) }.into();
+    scenario.apps[0].workload = vpfs_sim::model::plan::Ior { transfer_bytes: 512 << 10, ..common::ior(16) }.into();
     scenario
 }
 
@@ -60,7 +61,7 @@ fn groups_share_as_well_as_all_pairs() {
         scenario.servers = vec![ServerGroup::new(SERVERS, DeviceProfile::hdd())];
         scenario.apps[0].layout = Layout::striped(64 << 10).over(0..SERVERS / 2);
         for app in &mut scenario.apps {
-            app.workload = vpfs_model::plan::Ior { transfer_bytes: 2 << 20, ..common::ior(128) }.into();
+            app.workload = vpfs_sim::model::plan::Ior { transfer_bytes: 2 << 20, ..common::ior(128) }.into();
         }
         scenario.peers.settings.group_size = group_size;
         let results = run(&scenario, &dsfq(mode));
@@ -86,7 +87,7 @@ fn groups_share_again_after_faults() {
     scenario.servers = vec![ServerGroup::new(SERVERS, DeviceProfile::hdd())];
     scenario.apps[0].layout = Layout::striped(64 << 10).over(0..SERVERS / 2);
     for app in &mut scenario.apps {
-        app.workload = vpfs_model::plan::Ior { transfer_bytes: 2 << 20, ..common::ior(128) }.into();
+        app.workload = vpfs_sim::model::plan::Ior { transfer_bytes: 2 << 20, ..common::ior(128) }.into();
     }
     let cut = |from, to, servers: std::ops::Range<u32>| Partition {
         from: Duration::from_secs(from),

@@ -2,12 +2,13 @@
 //!
 //! `cargo test -p vpfs-sim --test promises -- --nocapture` prints the table.
 
-use crate::common;
 use std::time::Duration;
 
+use crate::common;
+
 use vpfs_core::{Bytes, Depth, PolicyKind, Scope, Settings, SlotCostTable, Target};
-use vpfs_model::device::{DeviceProfile, VolumeProfile};
-use vpfs_model::plan::{Interactive, Ior, Phase};
+use vpfs_sim::model::device::{DeviceProfile, VolumeProfile};
+use vpfs_sim::model::plan::{Interactive, Ior, Phase};
 use vpfs_sim::{App, Layout, LinkProfile, PolicySpec, Results, Scenario, ServerGroup};
 
 const SECONDS: u64 = 60;

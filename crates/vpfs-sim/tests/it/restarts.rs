@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
-use crate::common::{ior, run, sfq};
-use vpfs_model::device::{DeviceProfile, HddProfile};
-use vpfs_model::plan::{Ior, Phase};
+use vpfs_sim::model::device::{DeviceProfile, HddProfile};
+use vpfs_sim::model::plan::{Ior, Phase};
 use vpfs_sim::{App, PeerNetwork, Restart, Scenario, ServerGroup};
+
+use crate::common::{ior, run, sfq};
 
 /// Requests that arrived in the same nanosecond go on in the order in which they came. Their places in the simulator's
 /// table say nothing of it: in each round, processes take those that were free the other way round.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use vpfs_harl::LogReader;
-use vpfs_model::device::{DeviceProfile, HddProfile, VolumeProfile};
+use vpfs_sim::model::device::{DeviceProfile, HddProfile, VolumeProfile};
 use vpfs_sim::{Files, Layout, Region, Scenario, Simulation};
 
 fn problems(text: &str) -> String {

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use crate::common::{app, ior, run, sfq};
 use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable};
-use vpfs_model::device::DeviceProfile;
-use vpfs_model::plan::Ior;
+use vpfs_sim::model::device::DeviceProfile;
+use vpfs_sim::model::plan::Ior;
 use vpfs_sim::{PolicySpec, Scenario, ServerGroup};
+
+use crate::common::{app, ior, run, sfq};
 
 fn scenario(heavy: u32) -> Scenario {
     Scenario {

@@ -1,7 +1,8 @@
 //! A cap for the sum over all servers.
 
-use crate::common;
 use vpfs_sim::Scenario;
+
+use crate::common;
 
 /// MB/s of an application with a total cap of 4 MB/s that writes to `servers` of four, as much as it can.
 fn rate(servers: &str) -> f64 {

@@ -1,12 +1,13 @@
 //! Transfers that are told while a simulation runs.
 
-use crate::common;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use vpfs_model::device::DeviceProfile;
-use vpfs_model::plan::{Call, Extent, Interactive, Ior, Noncontig, Phase, Plan, Step};
+use crate::common;
+
+use vpfs_sim::model::device::DeviceProfile;
+use vpfs_sim::model::plan::{Call, Extent, Interactive, Ior, Noncontig, Phase, Plan, Step};
 use vpfs_sim::{App, PolicySpec, Scenario, ServerGroup, Simulation, Transfer, Workload};
 
 fn transfers(apps: Vec<App>) -> Vec<Transfer> {

@@ -6,11 +6,11 @@ use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
 use tokio::task::JoinSet;
 use vpfs_core::stripe::Stripe;
-use vpfs_wire::bmi::MAX_UNEXPECTED;
-use vpfs_wire::pvfs2::attr::mask;
-use vpfs_wire::pvfs2::reply::SmallIoResult;
-use vpfs_wire::pvfs2::transfer::TransferPiece;
-use vpfs_wire::pvfs2::{
+use vpfs_protocol::wire::bmi::MAX_UNEXPECTED;
+use vpfs_protocol::wire::pvfs2::attr::mask;
+use vpfs_protocol::wire::pvfs2::reply::SmallIoResult;
+use vpfs_protocol::wire::pvfs2::transfer::TransferPiece;
+use vpfs_protocol::wire::pvfs2::{
     Attr, Capability, Dist, Errno, Handle, IoType, ObjType, Op, Preq, Reply, ReplyBody, Request, RequestBody, Status,
     Transfer, TransferError, reply, request,
 };

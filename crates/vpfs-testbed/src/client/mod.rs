@@ -14,14 +14,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
-use vpfs_wire::pvfs2::{Op, Status};
+use vpfs_protocol::wire::pvfs2::{Op, Status};
 
 use crate::fsconfig::{FsConfig, FsConfigError};
 pub use file::File;
 use mount::Mount;
 pub(crate) use mount::connect;
 pub use mount::fetch_config;
-pub use vpfs_wire::pvfs2::{Dist, Errno};
+pub use vpfs_protocol::wire::pvfs2::{Dist, Errno};
 
 /// The result of a client operation.
 pub type Result<T> = std::result::Result<T, ClientError>;

@@ -16,8 +16,10 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
-use vpfs_wire::bmi::{MAX_MESSAGE, Tag};
-use vpfs_wire::pvfs2::{Capability, Credential, Errno, Handle, Hint, Op, Reply, ReplyBody, Request, RequestBody};
+use vpfs_protocol::wire::bmi::{MAX_MESSAGE, Tag};
+use vpfs_protocol::wire::pvfs2::{
+    Capability, Credential, Errno, Handle, Hint, Op, Reply, ReplyBody, Request, RequestBody,
+};
 
 use super::{ClientError, ClientOptions, Result};
 use crate::fsconfig::{FsConfig, FsConfigError, FsServer};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::future::BoxFuture;
-use vpfs_wire::pvfs2::attr::{Datafiles, DirInfo, Mirrors, mask};
-use vpfs_wire::pvfs2::{
+use vpfs_protocol::wire::pvfs2::attr::{Datafiles, DirInfo, Mirrors, mask};
+use vpfs_protocol::wire::pvfs2::{
     Attr, Capability, Errno, Handle, HandleRanges, Layout as Placement, ObjType, Op, Padded, Request, Status, reply,
     request,
 };

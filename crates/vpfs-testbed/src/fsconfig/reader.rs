@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use Section::{
     Aliases, DataHandleRanges, Defaults, Distribution, FileSystem, MetaHandleRanges, ServerOptions, StorageHints, *,
 };
-use vpfs_wire::pvfs2::dotconf::{LINE_MAX, Line, Lines, Word};
+use vpfs_protocol::wire::pvfs2::dotconf::{LINE_MAX, Line, Lines, Word};
 
 use super::{Alias, Clients, Configuration, FsConfig, FsConfigError, OpenFileSystem, Storage, quoted};
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tokio::time::Instant;
-use vpfs_model::Latencies;
-use vpfs_model::plan::Phase;
+use vpfs_sim::model::Latencies;
+use vpfs_sim::model::plan::Phase;
 
-pub use vpfs_model::Latency;
+pub use vpfs_sim::model::Latency;
 
 /// Everything measured in one run of one application.
 #[derive(Clone, Debug, Serialize)]

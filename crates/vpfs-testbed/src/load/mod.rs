@@ -1,7 +1,7 @@
 //! Workload generators: what applications do to a parallel file system, run and measured.
 //!
-//! - [`vpfs_model::plan`]: pure, seeded generators of each process's steps: IOR-like, BTIO-like, multi-md-test-like,
-//!   interactive.
+//! - [`vpfs_sim::model::plan`]: pure, seeded generators of each process's steps: IOR-like, BTIO-like,
+//!   multi-md-test-like, interactive.
 //! - [`Content`]: file content that any reader can verify.
 //! - [`run`]: executes a plan with the client library, against embedded or real servers, directly or through proxies.
 //! - [`measure`]: throughput, latency, I/O and think time of a run.
@@ -12,7 +12,7 @@ pub mod run;
 pub mod table;
 
 use vpfs_core::hash::mix;
-use vpfs_model::plan::{Dir, FileId};
+use vpfs_sim::model::plan::{Dir, FileId};
 
 // File content that any process can recompute: each byte follows from (seed, file, offset) alone.
 //

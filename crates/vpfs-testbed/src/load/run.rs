@@ -12,7 +12,7 @@ use nfs3_types::nfs3::stable_how;
 use tokio::sync::{Barrier, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use vpfs_model::plan::{Call, Dir, Extent, FileId, Limit, Phase, Plan, Step, node};
+use vpfs_sim::model::plan::{Call, Dir, Extent, FileId, Limit, Phase, Plan, Step, node};
 
 use super::Content;
 use super::measure::{Progress, Recorder, Report, WrongRead};

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use serde::Serialize;
-use vpfs_model::plan::{Ior, Phase};
+use vpfs_sim::model::plan::{Ior, Phase};
 
 use super::measure::{Latency, PhaseReport, Report, Spread, per_second};
 
@@ -17,8 +17,9 @@ const MB: f64 = 1_000_000.0;
 
 #[cfg(test)]
 mod fixture {
+    use vpfs_sim::model::plan::Phase;
+
     use crate::load::measure::{Latency, PhaseReport, Report, Timeline, Verification};
-    use vpfs_model::plan::Phase;
 
     pub(super) fn phase(phase: Phase, seconds: f64, operations: u64, bytes: u64) -> PhaseReport {
         let latency = Latency { count: operations, p50_seconds: 0.01, p99_seconds: 1.5, ..Latency::default() };
@@ -375,7 +376,7 @@ fn columns(latency: &Latency) -> [f64; 6] {
 
 #[cfg(test)]
 mod tests {
-    use vpfs_model::plan::{FileMode, Phase};
+    use vpfs_sim::model::plan::{FileMode, Phase};
 
     use super::fixture::{phase, report};
     use super::*;

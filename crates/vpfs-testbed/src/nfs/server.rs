@@ -19,7 +19,7 @@ use nfs3_types::rpc::opaque_auth;
 use nfs3_types::xdr_codec::{Opaque, Void};
 use nfs3_types::{mount, nfs3};
 use tokio::task::JoinSet;
-use vpfs_model::device::{DeviceProfile, Io, IoKind};
+use vpfs_sim::model::device::{DeviceProfile, Io, IoKind};
 
 use super::{Connection, NfsError, Url};
 use crate::device::{DeviceClock, DeviceHandle};

@@ -11,15 +11,15 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
-use vpfs_model::device::{Io, IoKind};
-use vpfs_wire::DecodeError;
-use vpfs_wire::bmi::{MAX_UNEXPECTED, Mode, Tag, TooLong};
-use vpfs_wire::pvfs2::reply::SmallIoResult;
-use vpfs_wire::pvfs2::transfer::TransferPiece;
-use vpfs_wire::pvfs2::types::op_mask;
-use vpfs_wire::pvfs2::{
+use vpfs_protocol::wire::DecodeError;
+use vpfs_protocol::wire::bmi::{MAX_UNEXPECTED, Mode, Tag, TooLong};
+use vpfs_protocol::wire::pvfs2::reply::SmallIoResult;
+use vpfs_protocol::wire::pvfs2::transfer::TransferPiece;
+use vpfs_protocol::wire::pvfs2::types::op_mask;
+use vpfs_protocol::wire::pvfs2::{
     Capability, Errno, Handle, IoType, Op, Reply, Request, RequestBody, Status, Transfer, TransferError, reply, request,
 };
+use vpfs_sim::model::device::{Io, IoKind};
 
 use super::ops::Server;
 use super::{Storage, errno_of};
@@ -468,7 +468,9 @@ impl Server {
             Some(chunk) => chunk.map_err(|_| Errno::EINVAL)?,
         };
         let result = match io_type {
-            IoType::Read if io.total + SMALL_REPLY_OVERHEAD > vpfs_wire::bmi::MAX_UNEXPECTED => Err(Errno::EINVAL),
+            IoType::Read if io.total + SMALL_REPLY_OVERHEAD > vpfs_protocol::wire::bmi::MAX_UNEXPECTED => {
+                Err(Errno::EINVAL)
+            }
             IoType::Read => {
                 self.storage().access(IoKind::Read, handle, &whole).done().await;
                 let segments = self.storage().read(handle, &whole);

@@ -15,16 +15,17 @@ use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::future::BoxFuture;
 use tokio::net::TcpListener;
-use vpfs_model::device::{DeviceProfile, Io, IoKind};
-use vpfs_wire::pvfs2::types::op_mask;
-use vpfs_wire::pvfs2::{Capability, Credential, Errno, Handle, ObjType, Text};
+use vpfs_protocol::wire::pvfs2::types::op_mask;
+use vpfs_protocol::wire::pvfs2::{Capability, Credential, Errno, Handle, ObjType, Text};
+use vpfs_sim::model::device::{DeviceProfile, Io, IoKind};
+
+use connection::{Listening, listen};
+use namespace::{Namespace, Object};
+use ops::Server;
 
 use crate::device::{DeviceClock, DeviceHandle};
 use crate::fsconfig::FsConfig;
 use crate::store::{MemoryStore, StoreError};
-use connection::{Listening, listen};
-use namespace::{Namespace, Object};
-use ops::Server;
 
 /// A running cluster. Dropping it stops all servers at once.
 #[derive(Debug)]
@@ -211,7 +212,7 @@ impl ClusterConfig {
         if let Some(bad) = self.advertise.iter().find(|address| !is_word(address)) {
             return Err(invalid(format!("`{bad}` is not host:port")));
         }
-        if !(1..=vpfs_wire::bmi::MAX_MESSAGE).contains(&self.flow_buffer_bytes) {
+        if !(1..=vpfs_protocol::wire::bmi::MAX_MESSAGE).contains(&self.flow_buffer_bytes) {
             return Err(invalid("flow buffers have 1 byte to 16 MiB".to_owned()));
         }
         let told = |server: usize| self.advertise.get(server).cloned().unwrap_or_else(|| listening[server].to_string());
@@ -348,7 +349,7 @@ fn require_any(capability: &Capability, sufficient: u32) -> Result<(), Errno> {
 
 #[cfg(test)]
 mod tests {
-    use vpfs_wire::pvfs2::{Attr, Handle};
+    use vpfs_protocol::wire::pvfs2::{Attr, Handle};
 
     use super::namespace::Kind;
     use super::*;

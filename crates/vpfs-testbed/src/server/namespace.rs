@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 
-use vpfs_wire::pvfs2::attr::{Datafiles, DirHint, DistDir, mask};
-use vpfs_wire::pvfs2::request::TOKEN_START;
-use vpfs_wire::pvfs2::{Attr, Dist, Errno, Handle, KeyVal, ObjType, Padded, Text};
+use vpfs_protocol::wire::pvfs2::attr::{Datafiles, DirHint, DistDir, mask};
+use vpfs_protocol::wire::pvfs2::request::TOKEN_START;
+use vpfs_protocol::wire::pvfs2::{Attr, Dist, Errno, Handle, KeyVal, ObjType, Padded, Text};
 
 use crate::fsconfig::{FsConfig, FsServer};
 

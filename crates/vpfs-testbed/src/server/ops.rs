@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use vpfs_core::hash::mix;
-use vpfs_wire::pvfs2::attr::{DirHint, DirInfo, mask};
-use vpfs_wire::pvfs2::types::op_mask;
-use vpfs_wire::pvfs2::{
+use vpfs_protocol::wire::pvfs2::attr::{DirHint, DirInfo, mask};
+use vpfs_protocol::wire::pvfs2::types::op_mask;
+use vpfs_protocol::wire::pvfs2::{
     Attr, Capability, Columns, Credential, Dist, Errno, Handle, KeyVal, Layout, ObjType, Op, Reply, Request,
     RequestBody, Status, Text, reply, request,
 };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use vpfs_model::device::{DeviceProfile, Io, IoKind};
+use vpfs_sim::model::device::{DeviceProfile, Io, IoKind};
 use vpfs_testbed::device::{DeviceClock, DeviceHandle};
 use vpfs_testbed::store::{MemoryStore, OBJECT_BYTES_MAX, StoreError};
 

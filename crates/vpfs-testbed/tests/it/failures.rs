@@ -6,18 +6,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use vpfs_testbed::client::{ClientError, Errno};
-use vpfs_testbed::fsconfig::FsConfig;
-use vpfs_testbed::{Client, ClientOptions, ClusterConfig, CreateOptions, EmbeddedCluster};
-use vpfs_wire::bmi;
-use vpfs_wire::bmi::{Header, Mode, Tag};
-use vpfs_wire::pvfs2::attr::mask;
-use vpfs_wire::pvfs2::reply::SmallIoResult;
-use vpfs_wire::pvfs2::transfer::Node;
-use vpfs_wire::pvfs2::{
+use vpfs_protocol::wire::bmi;
+use vpfs_protocol::wire::bmi::{Header, Mode, Tag};
+use vpfs_protocol::wire::pvfs2::attr::mask;
+use vpfs_protocol::wire::pvfs2::reply::SmallIoResult;
+use vpfs_protocol::wire::pvfs2::transfer::Node;
+use vpfs_protocol::wire::pvfs2::{
     Attr, Capability, Columns, Credential, Handle, HandleRanges, IoType, KeyVal, ObjType, Op, Preq, Reply, ReplyBody,
     Request, RequestBody, reply, request,
 };
+use vpfs_testbed::client::{ClientError, Errno};
+use vpfs_testbed::fsconfig::FsConfig;
+use vpfs_testbed::{Client, ClientOptions, ClusterConfig, CreateOptions, EmbeddedCluster};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_survive_a_restart() {
@@ -196,7 +196,7 @@ async fn a_chunk_of_the_wrong_length_ends_the_connection() {
     let datafile = Handle(cluster.fs_config().servers[0].data_handles[0].start().to_owned());
     let capability = Capability { op_mask: u32::MAX, ..Capability::default() };
     let fs = cluster.fs_config().fs_id;
-    let body = request::Io::contiguous(datafile, fs, vpfs_wire::pvfs2::IoType::Write, 0, 100_000).into();
+    let body = request::Io::contiguous(datafile, fs, vpfs_protocol::wire::pvfs2::IoType::Write, 0, 100_000).into();
     let write = message(5, &Request { capability, hints: vec![], body });
     let short = bmi::reply_message(Tag(5), &[0; 99_999]).unwrap();
     let (answer, closed) = provoke(cluster.addresses()[0], &[write, short].concat()).await;

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::sample::Index;
+use vpfs_protocol::wire::pvfs2::reply::GetConfig;
+use vpfs_protocol::wire::pvfs2::rewrite::ClientTimeouts;
+use vpfs_protocol::wire::pvfs2::{Reply, ReplyBody, Text, rewrite};
 use vpfs_testbed::fsconfig::FsConfig;
-use vpfs_wire::pvfs2::reply::GetConfig;
-use vpfs_wire::pvfs2::rewrite::ClientTimeouts;
-use vpfs_wire::pvfs2::{Reply, ReplyBody, Text, rewrite};
 
 /// The names of the corpus' files, with their content.
 fn files() -> Vec<(String, Vec<u8>)> {

@@ -11,4 +11,6 @@ mod failures;
 mod files;
 mod fs_conf;
 mod nfs;
+mod profile;
+mod relayout;
 mod run;

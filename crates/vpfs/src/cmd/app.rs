@@ -10,12 +10,12 @@ use std::time::Duration;
 use clap::Subcommand;
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
-use vpfs_admin::{Change, PushedSet, PushedSets};
 use vpfs_config::sets::{AppText, IdText, Set, SetName, SetText, Sets};
 use vpfs_config::units::{Rate, Span, parse_duration, parse_rate};
 use vpfs_config::{Account, Client, Config, HOSTS_LIMIT, HostList, Identity, PushedApps, Rule, sets};
 use vpfs_core::{OpKind, Time};
 use vpfs_proxy::account_id;
+use vpfs_proxy::admin::{Change, PushedSet, PushedSets};
 
 use super::asking::{Asking, Changed, read_token, version_now};
 use super::check::Names;
@@ -629,8 +629,8 @@ fn unknown(accounts: &[Account], known: &Known) -> String {
 
 #[cfg(test)]
 mod tests {
-    use vpfs_admin::PushedSet;
     use vpfs_config::sets::SetText;
+    use vpfs_proxy::admin::PushedSet;
 
     use super::*;
 

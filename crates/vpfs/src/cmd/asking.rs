@@ -13,14 +13,14 @@ use futures_util::stream::FuturesUnordered;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
-use vpfs_admin::api::{History, Sample, Status};
-use vpfs_admin::events::EventsReport;
-use vpfs_admin::{
+use vpfs_config::{Config, Peers, Server, read_text};
+use vpfs_core::ServerId;
+use vpfs_proxy::admin::api::{History, Sample, Status};
+use vpfs_proxy::admin::events::EventsReport;
+use vpfs_proxy::admin::{
     Change, EVENTS, Failure, HISTORY, PEERS, PushedSets, SETS, STATUS, api, change_by, get_by, kept_history,
     route_of_history, socket,
 };
-use vpfs_config::{Config, Peers, Server, read_text};
-use vpfs_core::ServerId;
 use vpfs_proxy::{PeersReport, StateDir, connect_to_ask};
 
 use super::{CONFIG, load_config, runtime};
@@ -593,8 +593,8 @@ pub(super) mod tests {
     use std::os::unix::net::UnixListener;
     use std::path::Path;
 
-    use vpfs_admin::PEERS;
     use vpfs_proxy::PeersReport;
+    use vpfs_proxy::admin::PEERS;
 
     use super::*;
     use crate::cmd::runtime;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use serde::Serialize;
-use vpfs_admin::events::{Event, EventsReport};
 use vpfs_config::units::parse_duration;
+use vpfs_proxy::admin::events::{Event, EventsReport};
 
 use super::asking::{Answers, Asking};
 use super::runtime;
@@ -145,7 +145,7 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
-    use vpfs_admin::events::Field;
+    use vpfs_proxy::admin::events::Field;
 
     use super::*;
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use time::{Date, Duration as Days, Month, OffsetDateTime, PrimitiveDateTime, Time};
-use vpfs_admin::api::{Sample, Waits};
 use vpfs_config::units::parse_duration;
+use vpfs_proxy::admin::api::{Sample, Waits};
 
 use super::app::of_admin;
 use super::asking::Asking;

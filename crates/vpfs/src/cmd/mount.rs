@@ -12,12 +12,12 @@ use serde::Deserialize;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use vpfs_admin::events::Events;
 use vpfs_config::tunables::{Kind, Section, Tunable};
 use vpfs_config::{Config, LogFormat, LogLevel, RunWeight, Table, read_file, read_text};
 use vpfs_core::ServerId;
 use vpfs_harl::{RegionStripeTable, Row};
 use vpfs_overlay::{Class, MountError, Mounted, Options, Recorder, Rule, Writer, is_class, prepare_process};
+use vpfs_proxy::admin::events::Events;
 use vpfs_proxy::{Daemon, Environment, Resolver, StateDir, Turns};
 
 use super::{load_config, proxy, systemd};

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use vpfs_config::units::{Rate, Size, parse_duration, parse_rate, parse_size};
 use vpfs_core::{Bytes, Depth, OpKind};
-use vpfs_model::device::{DeviceProfile, UnknownDevice};
-use vpfs_profile::{
+use vpfs_report::profile_report;
+use vpfs_sim::model::device::{DeviceProfile, UnknownDevice};
+use vpfs_testbed::profile::{
     ClassLabels, ClassPlan, ClassProgress, Measurements, ModelStorage, NetworkPath, OpFit, Options, Probe, Progress,
     RealStorage, Storage, StorageFit, Sweep, TimedStorage, Timing, answer_network, class_summary, class_toml,
-    fit_class, fit_network, network_summary, network_toml, records, report, to_toml,
+    fit_class, fit_network, network_summary, network_toml, records, to_toml,
 };
 
 use super::workload::target;
@@ -93,7 +94,11 @@ impl ProfileArgs {
         let profile = to_toml(&fit, &format!("Written by `vpfs profile` for {}.", self.subject.describe()));
         print::write_new_file(&self.output, &profile, self.overwrite)?;
         if let Some(page) = &self.html {
-            print::write_new_file(page, &report(&measurements, &fit, &self.subject.describe()).html(), self.overwrite)?;
+            print::write_new_file(
+                page,
+                &profile_report(&measurements, &fit, &self.subject.describe()).html(),
+                self.overwrite,
+            )?;
         }
         if self.json.as_deref() != Some(Path::new("-")) {
             print(format_args!("{}written to {}", summary(&fit), self.output.display()))?;
@@ -498,8 +503,8 @@ mod tests {
     use clap::Parser;
     use vpfs_config::Config;
     use vpfs_core::Bytes;
-    use vpfs_model::device::DeviceProfile;
-    use vpfs_profile::ModelStorage;
+    use vpfs_sim::model::device::DeviceProfile;
+    use vpfs_testbed::profile::ModelStorage;
 
     use super::*;
 

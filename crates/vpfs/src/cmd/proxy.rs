@@ -17,10 +17,12 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
-use vpfs_admin::events::Events;
-use vpfs_admin::{Kept, MetricsAccess, keep_history, serve_askers, serve_metrics, serve_socket, socket, watch_storage};
 use vpfs_config::{Config, LogFormat, Protocol};
 use vpfs_core::{ServerId, SharingMode};
+use vpfs_proxy::admin::events::Events;
+use vpfs_proxy::admin::{
+    Kept, MetricsAccess, keep_history, serve_askers, serve_metrics, serve_socket, socket, watch_storage,
+};
 use vpfs_proxy::{Askers, Daemon, Environment, Inheritance, Observer, Offer, Pushes, Resolver, StateDir, check_names};
 
 use super::write_back::{Attached, Watch};
@@ -316,7 +318,8 @@ async fn check(config: &Config, servers: &[ServerId], are_chosen: bool) -> Resul
     )))
 }
 
-// Where a proxy tells what it knows: its socket, and metrics for the network (`vpfs-admin`). A proxy works without.
+// Where a proxy tells what it knows: its socket, and metrics for the network (`vpfs_proxy::admin`). A proxy works
+// without.
 
 /// How often to try an address that is in use, at first by a predecessor.
 const RETRY: Duration = Duration::from_millis(100);

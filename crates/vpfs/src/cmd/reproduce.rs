@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Instant, SystemTime};
 
 use serde_json::{Value, json};
-use vpfs_figures::{Figure, PAPERS};
+use vpfs_report::figures::{Figure, PAPERS};
 use vpfs_report::{Report, Section};
 use vpfs_sim::parallel;
 
@@ -49,7 +49,8 @@ pub(crate) struct Reproduce {
 impl Reproduce {
     pub(crate) fn run(&self) -> Result<(), Exit> {
         if self.list {
-            return vpfs_figures::all().try_for_each(|figure| print(format_args!("{:16} {}", figure.id, figure.title)));
+            return vpfs_report::figures::all()
+                .try_for_each(|figure| print(format_args!("{:16} {}", figure.id, figure.title)));
         }
         let figures = self.selected()?;
         fs::create_dir_all(&self.out).map_err(|error| cannot_write(&self.out, &error))?;
@@ -83,10 +84,10 @@ impl Reproduce {
     fn selected(&self) -> Result<Vec<&'static Figure>, Exit> {
         let is_all = |name: &String| name == "all";
         for name in self.figures.iter().filter(|name| !is_all(name)) {
-            vpfs_figures::find(name).map_err(|error| Exit::Usage(error.to_string()))?;
+            vpfs_report::figures::find(name).map_err(|error| Exit::Usage(error.to_string()))?;
         }
         let wanted = |figure: &&Figure| self.figures.iter().any(|name| is_all(name) || name == figure.id);
-        Ok(vpfs_figures::all().filter(wanted).collect())
+        Ok(vpfs_report::figures::all().filter(wanted).collect())
     }
 
     fn write_section(&self, figure: &Figure, section: &Section, json: &Value) -> Result<(), Exit> {
@@ -100,7 +101,7 @@ impl Reproduce {
 
     /// A page for each paper, and one with the conclusions of all, which is returned.
     fn write_pages(&self, sections: &[(&Figure, &Section)]) -> Result<Report, Exit> {
-        let mut all = vpfs_figures::report("The papers' conclusions, simulated by vpfs");
+        let mut all = vpfs_report::figures::report("The papers' conclusions, simulated by vpfs");
         let mut text = all.clone();
         for paper in PAPERS {
             let is_own = |id: &str| paper.figures.iter().any(|figure| figure.id == id);
@@ -109,7 +110,7 @@ impl Reproduce {
                 continue;
             }
             let page = format!("{}.html", paper.id);
-            let report = vpfs_figures::report(&format!("{}, simulated by vpfs", paper.title));
+            let report = vpfs_report::figures::report(&format!("{}, simulated by vpfs", paper.title));
             let report = report.link("All papers", "report.html");
             let report = own.iter().fold(report, |report, &section| report.section(section.clone()));
             all = own.iter().fold(all, |all, section| all.section(section.outline()));

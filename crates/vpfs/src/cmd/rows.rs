@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use vpfs_admin::api::{App, Span, Status, Work};
+use vpfs_proxy::admin::api::{App, Span, Status, Work};
 
 use super::why::{Breakdown, Cause};
 use crate::print::{percent, plain};
@@ -261,7 +261,7 @@ fn more(count: usize) -> String {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use vpfs_admin::api::{Server, Usage, Waits};
+    use vpfs_proxy::admin::api::{Server, Usage, Waits};
 
     use super::*;
     use crate::cmd::why::{example, example_span};

@@ -3,11 +3,11 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use vpfs_admin::events::Events;
 use vpfs_config::units::{Size, parse_size};
 use vpfs_config::{LogLevel, Protocol};
 use vpfs_core::Bytes;
-use vpfs_model::device::DeviceProfile;
+use vpfs_proxy::admin::events::Events;
+use vpfs_sim::model::device::DeviceProfile;
 use vpfs_testbed::nfs::{NfsConfig, NfsServer};
 use vpfs_testbed::{ClusterConfig, EmbeddedCluster};
 

@@ -14,8 +14,8 @@ use vpfs_config::read_text;
 use vpfs_config::units::{Rate, Span, parse_duration};
 use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable, Time};
 use vpfs_harl::{Op, Request};
-use vpfs_model::Latency;
 use vpfs_report::{Axis, Bar, Bars, Plot, Report, Section, Series, Table};
+use vpfs_sim::model::Latency;
 use vpfs_sim::{
     App, AppResults, Files, PolicySpec, Progress, Results, Scenario, ServerResults, SimError, Simulation, Transfer,
     parallel,

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use serde::Serialize;
-use vpfs_admin::api::{self, Span};
 use vpfs_config::Config;
+use vpfs_proxy::admin::api::{self, Span};
 
 use super::asking::{Answers, Asking};
 use super::{count, runtime, why};

@@ -12,11 +12,11 @@ use futures_util::future::join_all;
 use serde::Serialize;
 use tokio::time::timeout;
 use toml::{Table, Value};
-use vpfs_admin::api::Status;
-use vpfs_admin::events::EventsReport;
-use vpfs_admin::{METRICS, get_by};
 use vpfs_config::Config;
 use vpfs_proxy::PeersReport;
+use vpfs_proxy::admin::api::Status;
+use vpfs_proxy::admin::events::EventsReport;
+use vpfs_proxy::admin::{METRICS, get_by};
 
 use super::asking::{Answer, PATIENCE, connect, sockets};
 use super::doctor::{Patient, findings_table};

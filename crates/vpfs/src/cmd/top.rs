@@ -11,9 +11,9 @@ use crossterm::terminal::{Clear, ClearType, EnterAlternateScreen, LeaveAlternate
 use crossterm::{event, execute, queue, terminal};
 use serde::Serialize;
 use tokio::runtime::Runtime;
-use vpfs_admin::api;
-use vpfs_admin::api::Status;
 use vpfs_config::Config;
+use vpfs_proxy::admin::api;
+use vpfs_proxy::admin::api::Status;
 
 use super::asking::{Answers, Asking};
 use super::rows::{Glance, Level, Row};

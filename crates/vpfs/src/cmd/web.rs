@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use vpfs_admin::api::{App, History, Sample, Span, Status, TriedRate, Work};
-use vpfs_admin::events::{Event, EventsReport};
-use vpfs_admin::{EVENTS, Kept, PEERS, PageKey, STATUS, get_here, route_of_history, serve_page};
 use vpfs_config::Config;
+use vpfs_proxy::admin::api::{App, History, Sample, Span, Status, TriedRate, Work};
+use vpfs_proxy::admin::events::{Event, EventsReport};
+use vpfs_proxy::admin::{EVENTS, Kept, PEERS, PageKey, STATUS, get_here, route_of_history, serve_page};
 use vpfs_proxy::{Observer, PeerReport, PeersReport};
 use vpfs_report::{Axis, Bar, Bars, Plot, Report, Section, Series, Table, Tone};
 
@@ -438,7 +438,7 @@ fn most<'a>(apps: impl Iterator<Item = &'a App>) -> BTreeMap<String, Work> {
 
 #[cfg(test)]
 mod tests {
-    use vpfs_admin::api::Speed;
+    use vpfs_proxy::admin::api::Speed;
 
     use super::*;
     use crate::cmd::rows::tests::status;

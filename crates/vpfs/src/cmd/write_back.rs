@@ -13,9 +13,9 @@ use std::{fmt, fs, io};
 use futures_util::future::join_all;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
-use vpfs_admin::events::Events;
 use vpfs_config::{Config, LogFormat, Protocol, Server, WriteBack};
 use vpfs_core::{ServerId, UnstoredLimit};
+use vpfs_proxy::admin::events::Events;
 use vpfs_testbed::client::fetch_config;
 use vpfs_testbed::fsconfig::Configuration;
 

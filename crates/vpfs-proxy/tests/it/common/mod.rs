@@ -21,8 +21,8 @@ use tracing::subscriber::DefaultGuard;
 use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 use vpfs_config::Config;
 use vpfs_core::ServerId;
-use vpfs_model::device::{DeviceProfile, SsdProfile};
 use vpfs_proxy::{AppTotals, Daemon, Environment, Inheritance, Offer, StartError};
+use vpfs_sim::model::device::{DeviceProfile, SsdProfile};
 use vpfs_testbed::{Client, ClientOptions, ClusterConfig, CreateOptions, DeviceClock, EmbeddedCluster, File};
 
 use raw::{FakeServer, Peer};

@@ -5,14 +5,14 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use vpfs_testbed::socket_for;
-use vpfs_wire::bmi::{Header, Tag, reply_message, request_message};
-use vpfs_wire::pvfs2::attr::mask;
-use vpfs_wire::pvfs2::reply::{self, SmallIoResult, WriteCompletion};
-use vpfs_wire::pvfs2::types::op_mask;
-use vpfs_wire::pvfs2::{
+use vpfs_protocol::wire::bmi::{Header, Tag, reply_message, request_message};
+use vpfs_protocol::wire::pvfs2::attr::mask;
+use vpfs_protocol::wire::pvfs2::reply::{self, SmallIoResult, WriteCompletion};
+use vpfs_protocol::wire::pvfs2::types::op_mask;
+use vpfs_protocol::wire::pvfs2::{
     Capability, Credential, Dist, Handle, Hint, IoType, Op, Preq, Reply, Request, RequestBody, request, transfer,
 };
+use vpfs_testbed::socket_for;
 
 const FS: i32 = 1;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable, Weight};
-use vpfs_model::plan::{Ior, Phase};
+use vpfs_sim::model::plan::{Ior, Phase};
 use vpfs_sim::{App, Layout, PolicySpec, Results, Scenario, Simulation};
 
 pub(crate) fn ior(processes: u32) -> Ior {

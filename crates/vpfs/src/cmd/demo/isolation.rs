@@ -13,7 +13,7 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep};
 use vpfs_core::fairness::jain_index;
 use vpfs_core::{Bytes, Weight};
-use vpfs_model::plan::{Btio, Ior, Phase};
+use vpfs_sim::model::plan::{Btio, Ior, Phase};
 use vpfs_testbed::load::measure::{Report, per_second};
 use vpfs_testbed::load::run::RunError;
 
@@ -474,7 +474,7 @@ pub(crate) fn promises(rows: &[Row]) -> Vec<Relation> {
 
 #[cfg(test)]
 mod tests {
-    use vpfs_model::plan::Phase;
+    use vpfs_sim::model::plan::Phase;
     use vpfs_testbed::load::measure::{Latency, PhaseReport, Timeline, Verification};
 
     use super::*;

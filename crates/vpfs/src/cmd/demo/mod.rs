@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use vpfs_config::{Config, Protocol};
 use vpfs_core::ServerId;
-use vpfs_model::device::{DeviceProfile, HddProfile};
-use vpfs_model::plan::{Btio, BtioClass, Ior};
 use vpfs_proxy::Daemon;
+use vpfs_sim::model::device::{DeviceProfile, HddProfile};
+use vpfs_sim::model::plan::{Btio, BtioClass, Ior};
 use vpfs_testbed::client::{ClientOptions, CreateOptions};
 use vpfs_testbed::load::measure::Report;
 use vpfs_testbed::load::run::{Connections, RunError, RunOptions, SyncMode};
@@ -24,9 +24,10 @@ use vpfs_testbed::{ClusterConfig, DeviceClock, EmbeddedCluster};
 use super::count;
 use super::workload::target::ProgressLine;
 use super::workload::{Application, target};
+use isolation::{Comparison, Experiment, Management, Trial};
+
 use crate::exit::Exit;
 use crate::print::{Blocks, print};
-use isolation::{Comparison, Experiment, Management, Trial};
 
 /// Show in 75 seconds on this machine how a small application performs next to a checkpointing one
 ///
@@ -425,7 +426,7 @@ fn options(directory: &str, network: u8, create: CreateOptions) -> RunOptions {
 
 #[cfg(test)]
 mod tests {
-    use vpfs_model::plan::Plan;
+    use vpfs_sim::model::plan::Plan;
 
     use super::*;
 

@@ -6,11 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use vpfs_admin::PushedSets;
-use vpfs_admin::api::{Holder, Status};
 use vpfs_config::slurm::{Reach, Settings};
 use vpfs_config::{Config, PeerSecurity};
 use vpfs_proxy::PeersReport;
+use vpfs_proxy::admin::PushedSets;
+use vpfs_proxy::admin::api::{Holder, Status};
 
 use super::{Check, Finding};
 use crate::cmd::asking::{Answers, Asking};
@@ -347,9 +347,9 @@ async fn nodes(settings: &Settings, config: &Config) -> Vec<Finding> {
 mod tests {
     use std::fs::{Permissions, set_permissions, write};
 
-    use vpfs_admin::PushedSet;
-    use vpfs_admin::api::Usage;
     use vpfs_config::sets::SetText;
+    use vpfs_proxy::admin::PushedSet;
+    use vpfs_proxy::admin::api::Usage;
 
     use super::*;
     use crate::cmd::doctor::Verdict;

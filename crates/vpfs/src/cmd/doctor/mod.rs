@@ -14,10 +14,10 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
 use futures_util::future::join_all;
 use serde::Serialize;
-use vpfs_admin::api::{Status, fingerprint};
-use vpfs_admin::events::EventsReport;
 use vpfs_config::{Address, Config, Server};
 use vpfs_core::{Bytes, ServerId};
+use vpfs_proxy::admin::api::{Status, fingerprint};
+use vpfs_proxy::admin::events::EventsReport;
 use vpfs_proxy::{
     PeersReport, Reader, Resolver, SecretProblem, StateDir, check_names, check_secrets, check_serving, check_start,
     descriptors_needed,

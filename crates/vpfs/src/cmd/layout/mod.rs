@@ -14,18 +14,19 @@ use serde_json::{Value, json};
 use vpfs_config::units::{Size, parse_size};
 use vpfs_core::Bytes;
 use vpfs_harl::{Advice, AdviceError, BUDGET, Model, NoSpace, Question, RegionAdvice, Row, Trace, advise};
-use vpfs_relayout::{Options, OrangefsRelayout, Progress, Relayout, RelayoutError, Summary};
+use vpfs_testbed::relayout::{Options, OrangefsRelayout, Progress, Relayout, RelayoutError, Summary};
 use vpfs_testbed::{Client, ClientOptions};
 
 use super::mount::Regions;
 use super::workload::target;
 use super::workload::target::ProgressLine;
-use crate::exit::Exit;
-use crate::print;
-use crate::print::{plain, print};
 use answer::{Answer, Group, Small, Strip};
 use logs::{Classes, Logs, Runs};
 use system::System;
+
+use crate::exit::Exit;
+use crate::print;
+use crate::print::{plain, print};
 
 /// Spread files better over servers that differ
 #[derive(clap::Args)]
@@ -515,7 +516,7 @@ impl Join {
     pub(crate) fn run(&self) -> Result<(), Exit> {
         let regions = Regions::read(&self.regions)?;
         let file = self.file.display();
-        let joined = vpfs_overlay::join(&self.file, &regions.classes, vpfs_relayout::copy_attributes);
+        let joined = vpfs_overlay::join(&self.file, &regions.classes, vpfs_testbed::relayout::copy_attributes);
         let size = joined.map_err(|error| Exit::Failed(format!("cannot join {file}: {error}")))?;
         print(format!("{file} is a plain file of {size} bytes"))
     }

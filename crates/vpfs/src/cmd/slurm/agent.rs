@@ -15,14 +15,14 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
-use vpfs_admin::Change;
-use vpfs_admin::events::Events;
 use vpfs_config::sets::{AppText, SetText};
 use vpfs_config::slurm::{Built, Job, Jobs, Reach, Settings, Unreadable, build, build_for_mounts, nodes_of};
 use vpfs_config::units::Span;
 use vpfs_config::{Config, LogLevel, Server};
 use vpfs_core::ServerId;
 use vpfs_proxy::Resolver;
+use vpfs_proxy::admin::Change;
+use vpfs_proxy::admin::events::Events;
 
 use super::{At, Files, Rules, look_at};
 use crate::cmd::asking::{NotChanged, change_one, version_now};

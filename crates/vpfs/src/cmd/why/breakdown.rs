@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use vpfs_admin::api::{App, AtServer, OBSERVED, Slower, Span, Storage, Waits};
 use vpfs_config::units::Rate;
+use vpfs_proxy::admin::api::{App, AtServer, OBSERVED, Slower, Span, Storage, Waits};
 
 use crate::print::{percent, plain};
 
@@ -415,7 +415,7 @@ fn faster_alone(breakdown: &Breakdown) -> String {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use vpfs_admin::api::{Behind, InShare, Work};
+    use vpfs_proxy::admin::api::{Behind, InShare, Work};
 
     use super::*;
 

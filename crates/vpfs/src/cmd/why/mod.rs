@@ -9,18 +9,19 @@ use std::time::Duration;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table as TextTable};
 use serde::Serialize;
-use vpfs_admin::api;
-use vpfs_admin::api::{AtServer, Sample, Slower, Span, TriedRate, Waits};
 use vpfs_config::units::Rate;
+use vpfs_proxy::admin::api;
+use vpfs_proxy::admin::api::{AtServer, Sample, Slower, Span, TriedRate, Waits};
 use vpfs_report::{Axis, Bar, Bars, Report as Page, Section, Table};
 
 use super::app::of_admin;
 use super::asking::Asking;
 use super::{history, runtime};
+use breakdown::OTHERS;
+
 use crate::exit::Exit;
 use crate::print;
 use crate::print::{clock_time, mean_time, now, percent, plain, print, print_json, roughly};
-use breakdown::OTHERS;
 #[cfg(test)]
 pub(super) use breakdown::tests::{app as example, span as example_span};
 pub(super) use breakdown::{Breakdown, Cause};
@@ -500,7 +501,7 @@ fn change(all: &[Breakdown]) -> Section {
 }
 
 fn policies(span: &Span) -> String {
-    let of = |server: &vpfs_admin::api::AtServer| format!("{} at {}", server.policy, server.name);
+    let of = |server: &vpfs_proxy::admin::api::AtServer| format!("{} at {}", server.policy, server.name);
     format!("policy at its end: {}.", span.servers.iter().map(of).collect::<Vec<_>>().join(", "))
 }
 
@@ -567,7 +568,7 @@ fn shares(all: &[Breakdown]) -> Section {
 
 #[cfg(test)]
 mod tests {
-    use vpfs_admin::api::Speed;
+    use vpfs_proxy::admin::api::Speed;
 
     use super::breakdown::tests::{app, span};
     use super::*;

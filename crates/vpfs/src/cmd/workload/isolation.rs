@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::time::sleep;
 use vpfs_config::units::{parse_duration, parse_size};
 use vpfs_core::Bytes;
-use vpfs_model::plan::{Interactive, Ior, Phase, Plan};
+use vpfs_sim::model::plan::{Interactive, Ior, Phase, Plan};
 use vpfs_testbed::load::measure::Report;
 use vpfs_testbed::load::run::{RunError, RunHandle, RunOptions};
 use vpfs_testbed::load::table::{Pair, kept, side_by_side};

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use vpfs_config::units::{parse_duration, parse_size};
 use vpfs_core::Bytes;
 use vpfs_harl::{CsvLine, Op, Request};
-use vpfs_model::plan::{Btio, BtioClass, FileMode, Interactive, Ior, Md, Order, Plan, PlanError};
+use vpfs_sim::model::plan::{Btio, BtioClass, FileMode, Interactive, Ior, Md, Order, Plan, PlanError};
 use vpfs_testbed::load::measure::Report;
 use vpfs_testbed::load::run::{Run, RunError, RunOptions, Transfer};
 use vpfs_testbed::load::table;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 use vpfs_config::units::{parse_duration, parse_size};
 use vpfs_core::Bytes;
-use vpfs_model::plan::{Amount, Phase, Plan};
+use vpfs_sim::model::plan::{Amount, Phase, Plan};
 use vpfs_testbed::client::{ClientOptions, CreateOptions};
 use vpfs_testbed::load::measure::{Progress, Report, per_second};
 use vpfs_testbed::load::run::{Connections, RunHandle, RunOptions, SyncMode};
@@ -380,7 +380,7 @@ pub(crate) fn verdict<'a>(reports: impl IntoIterator<Item = &'a Report, IntoIter
 
 #[cfg(test)]
 mod tests {
-    use vpfs_model::plan::Phase;
+    use vpfs_sim::model::plan::Phase;
 
     use super::*;
 

@@ -1,0 +1,101 @@
+//! What must stay in order: data of a file, and what must not overtake it or be overtaken by it
+//! (docs/decisions/0011-nfs.md).
+//!
+//! Policies may dispatch requests of one application out of order, by kind or by size. A request that must stay behind
+//! another one is unknown to the scheduler until that one is on its way to the server.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::session::{Action, OpId, Submission};
+
+/// A session without lines keeps a table with room for this number of them.
+const KEPT_LINES: usize = 16;
+
+/// What an operation must not overtake. Operations of different lines have no order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Order {
+    /// One user's operations on one file.
+    pub(crate) line: u64,
+    /// Data has no order within itself.
+    pub(crate) is_data: bool,
+}
+
+/// The operations of one line that are not on their way to the server.
+#[derive(Debug, Default)]
+struct Line {
+    /// Those that the scheduler knows: data, and others.
+    data: usize,
+    others: usize,
+    /// Those behind them, in order of arrival.
+    waiting: VecDeque<(OpId, Order, Submission)>,
+}
+
+impl Line {
+    fn holds_back(&self, order: Order) -> bool {
+        self.others > 0 || self.data > 0 && !order.is_data
+    }
+
+    fn count(&mut self, order: Order) -> &mut usize {
+        if order.is_data { &mut self.data } else { &mut self.others }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.data + self.others + self.waiting.len() == 0
+    }
+}
+
+/// All lines that are not empty.
+#[derive(Debug, Default)]
+pub(super) struct Lines(HashMap<u64, Line>);
+
+impl Lines {
+    /// A request arrives. Returns it if it may be scheduled at once; otherwise it waits for those before it. O(1).
+    pub(super) fn enter(&mut self, id: OpId, order: Option<Order>, submission: Submission) -> Option<Submission> {
+        let Some(order) = order else { return Some(submission) };
+        let line = self.0.entry(order.line).or_default();
+        if !line.waiting.is_empty() || line.holds_back(order) {
+            line.waiting.push_back((id, order, submission));
+            return None;
+        }
+        *line.count(order) += 1;
+        Some(submission)
+    }
+
+    /// An operation is on its way to the server: what waited for it is to be scheduled.
+    pub(super) fn leave(&mut self, order: Option<Order>, actions: &mut VecDeque<Action>) {
+        let Some(order) = order else { return };
+        let line = self.0.get_mut(&order.line).expect("it is in its line");
+        *line.count(order) -= 1;
+        while let Some(&(_, next, _)) = line.waiting.front()
+            && !line.holds_back(next)
+            && let Some((id, next, submission)) = line.waiting.pop_front()
+        {
+            *line.count(next) += 1;
+            actions.push_back(Action::Enqueue(id, submission));
+        }
+        self.forget_empty(order.line);
+    }
+
+    /// An operation will not be sent. Returns whether the scheduler knows it. Everything behind it is cancelled as
+    /// well, so nothing becomes due.
+    pub(super) fn cancel(&mut self, id: OpId, order: Option<Order>) -> bool {
+        let Some(order) = order else { return true };
+        let line = self.0.get_mut(&order.line).expect("it is in its line");
+        let place = line.waiting.iter().position(|(waiting, ..)| *waiting == id);
+        match place {
+            Some(place) => drop(line.waiting.remove(place)),
+            None => *line.count(order) -= 1,
+        }
+        self.forget_empty(order.line);
+        place.is_none()
+    }
+
+    fn forget_empty(&mut self, line: u64) {
+        if self.0.get(&line).is_some_and(Line::is_empty) {
+            self.0.remove(&line);
+        }
+        if self.0.is_empty() && self.0.capacity() > KEPT_LINES {
+            *self = Self::default();
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! A session of any protocol.
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+use vpfs_core::{Pieces, Time};
+
+use super::inbound::Inbound;
+use super::{Core, Protocol};
+use crate::session::{Action, CloseReason, Next, OpId, Outbound, Requester, Session, SessionLimits, Side, Suspended};
+
+/// One client connection and its server connection, whose bytes mean what `P` says.
+#[derive(Debug)]
+pub(crate) struct ProtocolSession<P: Protocol> {
+    pub(super) core: Core<P>,
+    protocol: P,
+}
+
+impl<P: Protocol> ProtocolSession<P> {
+    /// A session of this requester, with nothing in progress.
+    pub(crate) fn new(limits: SessionLimits, requester: Requester, protocol: P) -> Self {
+        Self { core: Core::new(limits, requester), protocol }
+    }
+}
+
+impl<P: Protocol> Session for ProtocolSession<P> {
+    fn handle_client(&mut self, now: Time, buf: &mut BytesMut) {
+        let Self { core, protocol } = self;
+        core.excuse_client(now);
+        core.steps = 0;
+        core.arriving = 0;
+        while core.takes_client() && core.steps < Core::<P>::STEPS_AT_ONCE {
+            let step = match core.from_client {
+                Inbound::Header => protocol.client_message(core, now, buf),
+                Inbound::Body { .. } => Ok(core.client_body(now, buf)),
+                Inbound::Rest { .. } => Ok(core.client_rest(buf)),
+            };
+            match step {
+                Ok(true) => core.incomplete_since = None,
+                Ok(false) => break,
+                Err(reason) => core.refuse_client(reason),
+            }
+        }
+        core.client_is_behind = core.steps >= Core::<P>::STEPS_AT_ONCE && !buf.is_empty();
+        if core.client_is_behind {
+            // The request in the buffer may be complete.
+            return;
+        }
+        core.note_incomplete(now, buf.len());
+        debug_assert!(
+            !core.takes_client() || buf.len() < P::LONGEST_REQUEST,
+            "no more than the start of a request stays in the buffer"
+        );
+    }
+
+    fn handle_server(&mut self, now: Time, buf: &mut BytesMut) {
+        let Self { core, protocol } = self;
+        core.steps = 0;
+        while !core.closed && core.steps < Core::<P>::STEPS_AT_ONCE {
+            let step = match core.from_server {
+                Inbound::Header => protocol.server_message(core, now, buf),
+                Inbound::Body { .. } | Inbound::Rest { .. } => Ok(core.server_body(now, buf)),
+            };
+            match step {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(reason) => core.refuse_server(reason),
+            }
+        }
+        core.server_is_behind = core.steps >= Core::<P>::STEPS_AT_ONCE && !buf.is_empty();
+    }
+
+    fn next(&self, side: Side) -> Next {
+        self.core.next(side)
+    }
+
+    fn arrived(&mut self, now: Time, buf: &mut BytesMut) {
+        let Self { core, protocol } = self;
+        core.is_there = core.arriving > 0 && core.leaves_unread();
+        if core.is_there
+            && let Err(reason) = protocol.client_message(core, now, buf)
+        {
+            core.refuse_client(reason);
+        }
+        (core.arriving, core.is_there) = (0, false);
+        core.note_incomplete(now, buf.len());
+    }
+
+    fn passed(&mut self, now: Time, side: Side, bytes: usize) {
+        let is_passing = matches!(self.core.next(side), Next::Passing(most) if bytes <= most);
+        assert!(is_passing, "more than the rest of a message does not pass unseen");
+        match side {
+            Side::Client => {
+                self.core.excuse_client(now);
+                self.core.to_server.pipe(bytes);
+                self.core.client_passed(now, bytes);
+            }
+            Side::Server => {
+                self.core.to_client.pipe(bytes);
+                self.core.server_passed(now, bytes);
+            }
+        }
+    }
+
+    fn is_behind(&self) -> bool {
+        let core = &self.core;
+        !core.closed && (core.server_is_behind || core.client_is_behind && !core.abandoned)
+    }
+
+    fn client_waited(&mut self, now: Time) {
+        self.core.incomplete_since = self.core.incomplete_since.map(|_| now);
+    }
+
+    fn dispatch(&mut self, now: Time, op: OpId, pieces: Option<Pieces>) {
+        self.core.dispatch(now, op, pieces);
+    }
+
+    fn ask_to_store(&mut self, op: OpId) {
+        self.core.ask_to_store(op);
+    }
+
+    fn handle_client_eof(&mut self, unread: usize) {
+        let core = &mut self.core;
+        if core.closed || core.client_done {
+            return;
+        }
+        if unread > 0 || core.from_client.is_within_message() {
+            return core.refuse_client(CloseReason::Truncated(Side::Client));
+        }
+        core.client_done = true;
+        core.cancel_queued();
+    }
+
+    fn handle_server_eof(&mut self, unread: usize) {
+        let core = &mut self.core;
+        if core.closed {
+            return;
+        }
+        if unread > 0 || core.from_server.is_passing() {
+            return core.refuse_server(CloseReason::Truncated(Side::Server));
+        }
+        core.end();
+    }
+
+    fn abandon(&mut self) {
+        self.core.abandon();
+    }
+
+    fn awaits_server(&self) -> bool {
+        self.core.table.iter().any(|op| op.is_charged() && op.ends_without_client())
+    }
+
+    fn end(&mut self) {
+        self.core.end();
+    }
+
+    fn set_patience(&mut self, patience: Duration) {
+        self.core.stall.patience = patience;
+    }
+
+    fn set_requester(&mut self, requester: Requester) {
+        self.core.requester = requester;
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        let core = &mut self.core;
+        if core.paused_until.is_some_and(|until| until <= now) {
+            core.paused_until = None;
+            core.client_may_send(now);
+        }
+        if core.request_deadline().is_some_and(|at| at <= now) {
+            core.refuse_client(CloseReason::Incomplete);
+        }
+        core.forget_overdue(now);
+        core.watch(now);
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        let core = &self.core;
+        let deadlines = [core.next_watch, core.paused_until, core.request_deadline(), core.overdue_deadline()];
+        deadlines.into_iter().flatten().min()
+    }
+
+    fn poll_action(&mut self) -> Option<Action> {
+        self.core.poll_action()
+    }
+
+    fn to_server(&mut self) -> &mut Outbound {
+        &mut self.core.to_server
+    }
+
+    fn to_client(&mut self) -> &mut Outbound {
+        &mut self.core.to_client
+    }
+
+    fn wants_client(&self) -> bool {
+        self.core.wants_client()
+    }
+
+    fn awaits_rest(&self, side: Side) -> bool {
+        self.core.awaits_rest(side)
+    }
+
+    fn held_requests(&self) -> usize {
+        self.core.table.held + self.core.answers.len() + self.core.unsent_bytes()
+    }
+
+    fn wants_server(&self) -> bool {
+        self.core.wants_server()
+    }
+
+    fn server_side_done(&self) -> bool {
+        let core = &self.core;
+        core.client_done && core.to_server.is_empty() && core.dispatched.is_empty() && !self.awaits_server()
+    }
+
+    fn drain(&mut self) {
+        self.core.drain();
+    }
+
+    fn is_idle(&self) -> bool {
+        self.core.is_idle()
+    }
+
+    fn suspend(&mut self, now: Time) -> Option<Suspended> {
+        let Self { core, protocol } = self;
+        core.suspending = true;
+        // The rest of a request is behind its start.
+        if core.unsent.is_none() && !core.from_client.is_rest() {
+            core.take_back_requests(now);
+        }
+        let is_done = core.unsent.is_some() && core.is_idle() && !core.closed && !core.client_done;
+        is_done.then(|| Suspended { requests: core.suspended(), user: protocol.stated_user() })
+    }
+
+    fn is_closed(&self) -> bool {
+        self.core.closed
+    }
+}

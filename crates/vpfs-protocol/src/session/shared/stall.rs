@@ -1,0 +1,91 @@
+//! Clients that stop or trickle in the middle of an operation: what waits for them frees its slots, so that a client
+//! that hangs stops nobody else.
+
+use std::time::Duration;
+
+use vpfs_core::Time;
+
+use crate::session::SessionLimits;
+
+/// For each operation that waits for it, a client must move this number of bytes in [`SessionLimits::PATIENCE`], or all
+/// of the operation's data.
+///
+/// No network of a storage system is that slow, and a disk moves more with the random accesses of a slot. But a client
+/// that sends a byte now and then, or one write's data while many others wait, does not keep their slots.
+const LEAST: u64 = 64 << 10;
+
+/// The progress of the client in one direction, while something is due.
+#[derive(Debug, Default)]
+struct Progress {
+    /// When it last had moved enough.
+    since: Time,
+    /// Bytes still to move for the next time.
+    needed: u64,
+}
+
+impl Progress {
+    /// It may begin now, with `ops` operations that wait for it.
+    fn restart(&mut self, now: Time, ops: usize) {
+        *self = Self { since: now, needed: LEAST * ops.max(1) as u64 };
+    }
+
+    fn moved(&mut self, now: Time, bytes: u64, ops: usize) {
+        self.needed = self.needed.saturating_sub(bytes);
+        if self.needed == 0 {
+            self.restart(now, ops);
+        }
+    }
+
+    fn has_stalled(&self, now: Time, patience: Duration) -> bool {
+        now.since(self.since) >= patience
+    }
+}
+
+/// The progress of the client.
+#[derive(Debug)]
+pub(super) struct Stall {
+    /// How long it may make no progress.
+    pub(super) patience: Duration,
+    sending: Progress,
+    receiving: Progress,
+    /// The bytes that it had received at the latest check.
+    received: u64,
+}
+
+impl Default for Stall {
+    fn default() -> Self {
+        let [sending, receiving] = [Progress::default(), Progress::default()];
+        Self { patience: SessionLimits::PATIENCE, sending, receiving, received: 0 }
+    }
+}
+
+impl Stall {
+    /// The client may send from now on, with `ops` operations that wait for it.
+    pub(super) fn may_send(&mut self, now: Time, ops: usize) {
+        self.sending.restart(now, ops);
+    }
+
+    /// The client sent `bytes` bytes, which are all that was due for an operation if `is_all`.
+    pub(super) fn sent(&mut self, now: Time, bytes: usize, is_all: bool, ops: usize) {
+        let bytes = if is_all { LEAST.max(bytes as u64) } else { bytes as u64 };
+        self.sending.moved(now, bytes, ops);
+    }
+
+    /// The client has received `received` bytes since the start; `is_due`: more are queued for it.
+    pub(super) fn received(&mut self, now: Time, received: u64, is_due: bool, ops: usize) {
+        let count = received - std::mem::replace(&mut self.received, received);
+        if is_due {
+            self.receiving.moved(now, count, ops);
+        } else {
+            self.receiving.restart(now, ops);
+        }
+    }
+
+    pub(super) fn does_not_send(&self, now: Time) -> bool {
+        self.sending.has_stalled(now, self.patience)
+    }
+
+    pub(super) fn does_not_receive(&self, now: Time) -> bool {
+        self.receiving.has_stalled(now, self.patience)
+    }
+}

@@ -1,0 +1,5 @@
+//! Codecs, against frames of real clients and servers.
+
+mod golden;
+mod nfs;
+mod transfer;

@@ -1,0 +1,5 @@
+//! Models of storage.
+
+mod cache;
+mod models;
+mod volume;

@@ -1,0 +1,224 @@
+//! Real storage: a file of our own in a directory, or a block device.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Advice, OFlags, fadvise, statvfs};
+use rustix::io::Errno;
+use vpfs_core::Bytes;
+
+use crate::profile::fit::Measurement;
+use crate::profile::load::{self, Buffer};
+use crate::profile::{Point, Probe, ProfileError, Series, Storage, TimedStorage};
+
+/// How to measure real storage.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Size of the test file.
+    pub size: Bytes,
+    /// The largest access to be measured.
+    pub largest_access: Bytes,
+    /// Filling the test file stops after this time, once there is room for a few of the largest accesses; only the
+    /// filled part is measured.
+    pub fill_time: Duration,
+    /// Use the page cache: writes wait for the storage, and reads start with a dropped cache.
+    pub buffered: bool,
+    /// The block device whose data may be destroyed, which must be the one that is measured.
+    pub destroy_data: Option<PathBuf>,
+}
+
+/// An open file or device.
+#[derive(Debug)]
+pub struct RealStorage {
+    path: PathBuf,
+    file: File,
+    span: Bytes,
+    writable: bool,
+    buffered: bool,
+}
+
+/// Both ends of a device, where partition tables, file systems, volumes and swap have their signatures.
+const ENDS: Bytes = Bytes::mib(1);
+
+/// The test file is filled in pieces of this size.
+const FILL: Bytes = Bytes::mib(1);
+
+/// Least number of different offsets for accesses.
+const PLACES: u64 = 4;
+
+impl RealStorage {
+    /// Opens a directory or a block device, whichever `path` is.
+    ///
+    /// # Errors
+    /// It cannot be measured, or only by destroying data.
+    pub fn open(path: &Path, options: &Options) -> Result<Self, ProfileError> {
+        let kind = fs::metadata(path).map_err(ProfileError::io("look at", path))?.file_type();
+        if kind.is_block_device() {
+            Self::block_device(path, options)
+        } else if options.destroy_data.is_some() {
+            Err(ProfileError::NotADevice(path.to_owned()))
+        } else if kind.is_dir() {
+            Self::in_directory(path, options)
+        } else {
+            Err(ProfileError::Unsuitable(path.to_owned()))
+        }
+    }
+
+    /// Creates a test file in a directory and fills it. The file has no name, so nothing remains of it, however this
+    /// process ends.
+    ///
+    /// # Errors
+    /// There is not enough space, no permission or no direct I/O.
+    pub fn in_directory(directory: &Path, options: &Options) -> Result<Self, ProfileError> {
+        check_span(options.size, options)?;
+        check_space(directory, options.size)?;
+        let path = directory.join(format!(".vpfs-profile.{}", std::process::id()));
+        let flags = if options.buffered { OFlags::DSYNC } else { OFlags::DIRECT };
+        let mut open = OpenOptions::new();
+        open.read(true).write(true).create_new(true).mode(0o600).custom_flags(bits(flags));
+        let opened = open.open(&path).map_err(|error| refusal(error, "make a file in", directory));
+        // A file system that refuses direct I/O may have created the file nevertheless.
+        let removed = if matches!(opened, Err(ProfileError::Io { .. })) { Ok(()) } else { fs::remove_file(&path) };
+        let file = opened?;
+        removed.map_err(ProfileError::io("remove", &path))?;
+        let directory = directory.to_owned();
+        let mut storage = Self { path: directory, file, span: Bytes::ZERO, writable: true, buffered: options.buffered };
+        storage.fill(options)?;
+        Ok(storage)
+    }
+
+    /// Opens a block device, read-only unless its data may be destroyed and it is empty.
+    fn block_device(path: &Path, options: &Options) -> Result<Self, ProfileError> {
+        let writable = options.destroy_data.is_some();
+        if let Some(named) = options.destroy_data.as_ref().filter(|named| *named != path) {
+            return Err(ProfileError::OtherDevice { measured: path.to_owned(), named: named.clone() });
+        }
+        let caching = if options.buffered { OFlags::DSYNC } else { OFlags::DIRECT };
+        // The kernel grants exclusive access only to a device that is neither mounted nor part of a volume.
+        let flags = if writable { caching | OFlags::EXCL } else { caching };
+        let opened = OpenOptions::new().read(true).write(writable).custom_flags(bits(flags)).open(path);
+        let mut file = opened.map_err(|error| refusal(error, "open", path))?;
+        let span = Bytes(file.seek(SeekFrom::End(0)).map_err(ProfileError::io("find the end of", path))?);
+        check_span(span, options)?;
+        if writable && let Some(at) = first_data(&file, span).map_err(ProfileError::io("read", path))? {
+            return Err(ProfileError::NotEmpty { path: path.to_owned(), at });
+        }
+        Ok(Self { path: path.to_owned(), file, span, writable, buffered: options.buffered })
+    }
+
+    /// The path being measured.
+    pub fn span(&self) -> Bytes {
+        self.span
+    }
+
+    fn drop_cache(&self) -> Result<(), ProfileError> {
+        if !self.buffered {
+            return Ok(());
+        }
+        let dropped = fadvise(&self.file, 0, None, Advice::DontNeed);
+        dropped.map_err(|error| ProfileError::io("drop the cache of", &self.path)(error.into()))
+    }
+
+    fn fill(&mut self, options: &Options) -> Result<(), ProfileError> {
+        let mut buffer = Buffer::new(FILL, 0);
+        let begin = Instant::now();
+        let least = Bytes(options.largest_access.0.saturating_mul(PLACES));
+        while self.span < options.size && (self.span < least || begin.elapsed() < options.fill_time) {
+            let written = self.file.write_all_at(buffer.bytes(), self.span.0);
+            written.map_err(|error| refusal(error, "write a file in", &self.path))?;
+            self.span += FILL;
+        }
+        self.file.sync_all().map_err(ProfileError::io("write a file in", &self.path))
+    }
+}
+
+impl Storage for RealStorage {
+    fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    fn measure(&mut self, point: Point, time: Duration) -> Result<Measurement, ProfileError> {
+        self.drop_cache()?;
+        load::run(&self.file, self.span, point, time).map_err(ProfileError::io("access", &self.path))
+    }
+}
+
+impl TimedStorage for RealStorage {
+    fn probes(&self) -> Vec<Probe> {
+        if self.writable { vec![Probe::Read, Probe::Write] } else { vec![Probe::Read] }
+    }
+
+    fn times(&mut self, series: Series) -> Result<Vec<Duration>, ProfileError> {
+        self.drop_cache()?;
+        load::times(&self.file, self.span, series).map_err(ProfileError::io("access", &self.path))
+    }
+}
+
+/// The size of the test file plus a tenth must be free.
+fn check_space(directory: &Path, size: Bytes) -> Result<(), ProfileError> {
+    let look = |error: Errno| ProfileError::io("look at the file system of", directory)(error.into());
+    let system = statvfs(directory).map_err(look)?;
+    let free = Bytes(system.f_bavail.saturating_mul(system.f_frsize));
+    let needed = size + Bytes(size.0 / 10);
+    if free < needed { Err(ProfileError::NoSpace { path: directory.to_owned(), needed, free }) } else { Ok(()) }
+}
+
+fn check_span(has: Bytes, options: &Options) -> Result<(), ProfileError> {
+    let needed = Bytes(options.largest_access.0.saturating_mul(PLACES));
+    if has < needed { Err(ProfileError::TooSmall { has, needed }) } else { Ok(()) }
+}
+
+/// The first byte in the first or last MiB that is not zero.
+fn first_data(file: &File, span: Bytes) -> io::Result<Option<u64>> {
+    let mut buffer = Buffer::new(ENDS, 0);
+    for begin in [0, span.saturating_sub(ENDS).0] {
+        let len = usize::try_from(ENDS.min(span).0).expect("one MiB");
+        file.read_exact_at(&mut buffer.bytes()[..len], begin)?;
+        if let Some(at) = buffer.bytes()[..len].iter().position(|byte| *byte != 0) {
+            return Ok(Some(begin + at as u64));
+        }
+    }
+    Ok(None)
+}
+
+/// The cause of an error of opening or writing.
+fn refusal(error: io::Error, action: &'static str, path: &Path) -> ProfileError {
+    match Errno::from_io_error(&error) {
+        Some(Errno::INVAL | Errno::OPNOTSUPP) => ProfileError::NoDirectIo(path.to_owned()),
+        Some(Errno::BUSY) => ProfileError::InUse(path.to_owned()),
+        _ => ProfileError::io(action, path)(error),
+    }
+}
+
+/// Flags in the form that the standard library takes.
+fn bits(flags: OFlags) -> i32 {
+    flags.bits().cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file of the size of a small device, with `text` at offset `at`.
+    fn device(at: u64, text: &[u8]) -> File {
+        let file = tempfile::tempfile().expect("a temporary file");
+        file.set_len(5 << 20).expect("a sparse file");
+        file.write_all_at(text, at).expect("within it");
+        file
+    }
+
+    #[test]
+    fn data_at_either_end_is_found() {
+        let found = |at| first_data(&device(at, b"EFI PART"), Bytes::mib(5)).expect("it can be read");
+        for at in [0, 512, 65_600, (1 << 20) - 8, 4 << 20, (5 << 20) - 8] {
+            assert_eq!(found(at), Some(at));
+        }
+        assert_eq!(found(2 << 20), None);
+        // Devices shorter than one of the two ends.
+        assert_eq!(first_data(&device(4096, b"x"), Bytes(8192)).expect("it can be read"), Some(4096));
+        assert_eq!(first_data(&device(8192, b"x"), Bytes(8192)).expect("it can be read"), None);
+    }
+}

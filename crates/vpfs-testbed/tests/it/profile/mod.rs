@@ -1,0 +1,4 @@
+//! Profiles of storage.
+
+mod class;
+mod measure;

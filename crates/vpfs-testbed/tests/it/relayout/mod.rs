@@ -1,0 +1,4 @@
+//! Copies with a new layout.
+
+mod kill;
+mod orangefs;
