@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::FutureExt;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 use vpfs_config::{Config, Protocol};
@@ -131,19 +132,22 @@ impl Acceptor {
             return;
         }
         let acceptor = Arc::clone(self);
-        tokio::spawn(async move {
-            let (listener, shared) = (Arc::clone(&acceptor.listener), Arc::clone(&acceptor.shared));
-            tracing::debug!(server = %listener.server, %peer, "connected");
-            let seat = Arc::clone(counted.seat());
-            let (ended, abandoned) = connection::serve(shared, listener, newcomer, peer, seat).await;
-            acceptor.tell(counted.host(), peer, &ended);
-            if let Some(abandoned) = abandoned {
-                abandoned.finish().await;
+        tokio::spawn(
+            async move {
+                let (listener, shared) = (Arc::clone(&acceptor.listener), Arc::clone(&acceptor.shared));
+                tracing::debug!(server = %listener.server, %peer, "connected");
+                let seat = Arc::clone(counted.seat());
+                let (ended, abandoned) = connection::serve(shared, listener, newcomer, peer, seat).await;
+                acceptor.tell(counted.host(), peer, &ended);
+                if let Some(abandoned) = abandoned {
+                    abandoned.finish().await;
+                }
+                // Before the permit: another connection may get that of this host.
+                drop(counted);
+                drop(permit);
             }
-            // Before the permit: another connection may get that of this host.
-            drop(counted);
-            drop(permit);
-        });
+            .boxed(),
+        );
     }
 
     /// Closes a connection of a host that has too many. It is not left waiting, because it would take the place of

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{io, thread};
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, FutureExt};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle as TaskHandle, JoinSet};
 use tokio::time::Instant;
@@ -128,7 +128,7 @@ impl Daemon {
         let names = Names::new(clock.clone(), environment.resolver.clone(), &environment.state, first);
         names.want(&config, servers);
         let kept = names.to_keep();
-        timers.spawn(names.clone().run());
+        timers.spawn(names.clone().run().boxed());
         let until = Instant::now() + LISTEN_PATIENCE;
         let sets_file = SetsFile::new(environment.state.clone(), first);
         let sets = sets_file.read(clock.now(), inheritance.as_deref());
@@ -150,26 +150,26 @@ impl Daemon {
         }
         let accounts = Accounts::new(account_id);
         accounts.want(&config);
-        timers.spawn(accounts.clone().run());
+        timers.spawn(accounts.clone().run().boxed());
         let known = |name: &str| names.known(name);
         let rules = Rules::new(&config, Arc::clone(&pushed), &known, &|account| accounts.known(account));
         let shared = Arc::new(Shared::new(clock.clone(), gates, rules, apps));
         let current = Current::new(Arc::clone(&config), sets, pushed);
         let follower = Follower::new((names, accounts), Arc::clone(&shared), servers.to_vec(), sets_file, current);
         let follower = Arc::new(follower);
-        timers.spawn(Arc::clone(&follower).run_sets());
-        timers.spawn(Arc::clone(&follower).run(environment.state.clone(), kept));
+        timers.spawn(Arc::clone(&follower).run_sets().boxed());
+        timers.spawn(Arc::clone(&follower).run(environment.state.clone(), kept).boxed());
         let keeper = Keeper::new(Arc::clone(&shared), environment.state.clone(), &config);
-        timers.spawn(keeper.clone().run());
+        timers.spawn(keeper.clone().run().boxed());
         let peers = prepared.map(|(prepared, outgoing)| prepared.start((outbox, outgoing), shared.gates.clone()));
         let ports = peers.as_ref().map(|peers: &Peers| ("peers", peers.strangers()));
         let ports = Ports::new(Mutex::new(ports.into_iter().collect()));
-        timers.spawn(clock.follow_wall());
-        timers.spawn(processor_wait::watch(shared.gates.clone()));
+        timers.spawn(clock.follow_wall().boxed());
+        timers.spawn(processor_wait::watch(shared.gates.clone()).boxed());
         for (gate, incoming) in shared.gates.iter().zip(incoming) {
-            timers.spawn(deliver(Arc::clone(gate), incoming));
+            timers.spawn(deliver(Arc::clone(gate), incoming).boxed());
             let gate = Arc::clone(gate);
-            timers.spawn(async move { gate.run_timer().await });
+            timers.spawn(async move { gate.run_timer().await }.boxed());
         }
         let (sites, mut accepting) = (Sites::default(), JoinSet::new());
         for (entrance, socket) in bound {
@@ -179,9 +179,9 @@ impl Daemon {
                     let failed = refused(&entrance);
                     let site = entrance.open(socket, shared, permits).map_err(failed)?;
                     sites.add(site.clone());
-                    accepting.spawn(site.run());
+                    accepting.spawn(site.run().boxed());
                 }
-                None => drop(accepting.spawn(entrance.open_later(shared, permits, sites.clone()))),
+                None => drop(accepting.spawn(entrance.open_later(shared, permits, sites.clone()).boxed())),
             }
         }
         Ok(Self {

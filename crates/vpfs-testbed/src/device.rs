@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::thread;
 
+use futures_util::future::FutureExt;
 use tokio::sync::{Notify, oneshot};
 use vpfs_core::Time;
 
@@ -40,7 +41,7 @@ impl DeviceHandle {
         let driven = Arc::clone(&shared);
         match clock {
             DeviceClock::Precise => drop(thread::spawn(move || driven.run_on_thread())),
-            DeviceClock::Tokio => drop(tokio::spawn(async move { driven.run_on_tokio().await })),
+            DeviceClock::Tokio => drop(tokio::spawn(async move { driven.run_on_tokio().await }.boxed())),
         }
         Self { running: Some(Arc::new(Running(shared))) }
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, FutureExt};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::header::{AUTHORIZATION, HOST};
@@ -108,7 +108,7 @@ async fn send(
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| failure(&error))?;
     // It ends with the sender.
-    tokio::spawn(connection);
+    tokio::spawn(connection.boxed());
     let response = sender.send_request(request).await.map_err(|error| failure(&error))?;
     let status = response.status();
     let body = Limited::new(response.into_body(), LONGEST).collect().await;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, FutureExt};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
@@ -166,7 +166,7 @@ pub(crate) async fn accept<S>(
             Ok((caller, holder, stream)) => {
                 let Some(place) = door.waiting.admit(holder) else { continue };
                 let (server, sending) = (Arc::clone(&server), door.sending.clone());
-                tokio::spawn(async move { converse(stream, place, (caller, holder), &*server, sending).await });
+                tokio::spawn(async move { converse(stream, place, (caller, holder), &*server, sending).await }.boxed());
             }
             // Without descriptors, for example; connections that end will free some.
             Err(_) => tokio::time::sleep(RETRY).await,

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{fmt, io, thread};
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, FutureExt};
 use nix::unistd::{Group, User as SystemUser};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, oneshot, watch};
@@ -130,7 +130,7 @@ impl Names {
         let mut table = self.table();
         while let Some(name) = table.poll_lookup(now) {
             let lookup = self.0.resolver.look_up(name.clone());
-            lookups.spawn(async move { (name, lookup.await) });
+            lookups.spawn(async move { (name, lookup.await) }.boxed());
         }
         if table.take_changed(now) {
             self.0.changed.notify_one();

@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, FutureExt};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -205,14 +205,14 @@ impl Prepared {
         let (inputs, taken) = mpsc::channel(INPUTS);
         let (asking, asked) = mpsc::channel(1);
         for socket in &sockets {
-            tasks.spawn(accept_peers(Arc::clone(&cluster), Arc::clone(socket), inputs.clone()));
+            tasks.spawn(accept_peers(Arc::clone(&cluster), Arc::clone(socket), inputs.clone()).boxed());
         }
         let sockets: Sockets = Arc::new(Mutex::new(sockets));
         for address in missing {
-            tasks.spawn(accept_later(Arc::clone(&cluster), address, Arc::clone(&sockets), inputs.clone()));
+            tasks.spawn(accept_later(Arc::clone(&cluster), address, Arc::clone(&sockets), inputs.clone()).boxed());
         }
         let switch = Switch::new(mesh, Arc::clone(&cluster), outbox, gates, inputs);
-        tasks.spawn(switch.run(outgoing, taken, asked));
+        tasks.spawn(switch.run(outgoing, taken, asked).boxed());
         Peers { askers: Some(askers), cluster, configured, sockets, states: PeerStates(asking), _tasks: tasks }
     }
 }
@@ -414,15 +414,15 @@ impl Switch {
                 self.refused(Kind::Violation, &address, &refusal);
             }
             if let Some(farewell) = refusal.farewell() {
-                self.dials.spawn(security::part(stream, farewell));
+                self.dials.spawn(security::part(stream, farewell).boxed());
             }
             return;
         }
         let (reading, writing) = tokio::io::split(stream);
         let (batches, taken) = mpsc::channel(1);
         let mut tasks = JoinSet::new();
-        tasks.spawn(read_frames(id, reading, rest, self.inputs.clone()));
-        tasks.spawn(write_frames(id, writing, taken, self.inputs.clone()));
+        tasks.spawn(read_frames(id, reading, rest, self.inputs.clone()).boxed());
+        tasks.spawn(write_frames(id, writing, taken, self.inputs.clone()).boxed());
         self.connections.insert(id, Connection { address, batches, is_writing: false, _tasks: tasks });
     }
 
@@ -448,15 +448,18 @@ impl Switch {
 
     fn dial(&mut self, server: ServerId) {
         let (cluster, inputs) = (Arc::clone(&self.cluster), self.inputs.clone());
-        self.dials.spawn(async move {
-            let security = cluster.security();
-            let input = match security::dial(&cluster, &security, server).await {
-                Ok(introduced) => Input::Connected(Origin::Dialed(server), introduced),
-                Err(error) => Input::DialFailed(server, error),
-            };
-            // Fails only if the process ends.
-            let _ = inputs.send(input).await;
-        });
+        self.dials.spawn(
+            async move {
+                let security = cluster.security();
+                let input = match security::dial(&cluster, &security, server).await {
+                    Ok(introduced) => Input::Connected(Origin::Dialed(server), introduced),
+                    Err(error) => Input::DialFailed(server, error),
+                };
+                // Fails only if the process ends.
+                let _ = inputs.send(input).await;
+            }
+            .boxed(),
+        );
     }
 
     /// Gives the writer of a connection what there is to send, unless it is busy; then it asks when it is not.
@@ -642,7 +645,8 @@ async fn accept_peers(cluster: Arc<Cluster>, socket: Arc<TcpListener>, inputs: m
         while handshakes.try_join_next().is_some() {}
         match cluster.unproven.admit(&cluster, address.ip()) {
             Some(place) => {
-                handshakes.spawn(introduce(Arc::clone(&cluster), Arc::clone(&log), stream, place, inputs.clone()));
+                handshakes
+                    .spawn(introduce(Arc::clone(&cluster), Arc::clone(&log), stream, place, inputs.clone()).boxed());
             }
             None => {
                 refused(&cluster, &log, Kind::TooManyConnections, &format!("{address}: too many unknown connections"))

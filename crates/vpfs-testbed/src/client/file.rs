@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, FutureExt};
 use tokio::task::JoinSet;
 use vpfs_core::stripe::Stripe;
 use vpfs_protocol::wire::bmi::MAX_UNEXPECTED;
@@ -247,7 +247,7 @@ async fn run(mut shares: Vec<Share>, direction: &Direction) -> Result<Vec<Outcom
     }
     let mut running = JoinSet::new();
     for share in shares {
-        running.spawn(share.run(direction.clone()));
+        running.spawn(share.run(direction.clone()).boxed());
     }
     let mut outcomes = Vec::new();
     while let Some(outcome) = running.join_next().await {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, FutureExt};
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::mpsc;
@@ -410,15 +410,21 @@ impl Connection {
         let (queue, mut outgoing) = mpsc::channel(QUEUE);
         let waiting = Arc::new(Mutex::new(Waiting::default()));
         let (read_side, write_side) = (Arc::clone(&waiting), Arc::clone(&waiting));
-        let reading = tokio::spawn(async move {
-            let reason = read(read_half, &read_side).await;
-            end(&read_side, reason);
-        });
-        let writing = tokio::spawn(async move {
-            if let Err(error) = write_messages(write_half, &mut outgoing).await {
-                end(&write_side, error.into());
+        let reading = tokio::spawn(
+            async move {
+                let reason = read(read_half, &read_side).await;
+                end(&read_side, reason);
             }
-        });
+            .boxed(),
+        );
+        let writing = tokio::spawn(
+            async move {
+                if let Err(error) = write_messages(write_half, &mut outgoing).await {
+                    end(&write_side, error.into());
+                }
+            }
+            .boxed(),
+        );
         Ok(Self { ends, queue, waiting, tasks: [reading.abort_handle(), writing.abort_handle()] })
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, FutureExt};
 use nfs3_types::nfs3::stable_how;
 use tokio::sync::{Barrier, mpsc};
 use tokio::task::JoinSet;
@@ -202,7 +202,7 @@ impl Run {
             let mut tasks = JoinSet::new();
             for number in 0..processes {
                 let client = self.clients[number as usize].clone();
-                tasks.spawn(Process::new(number, client, Arc::clone(&self.shared)).run());
+                tasks.spawn(Process::new(number, client, Arc::clone(&self.shared)).run().boxed());
             }
             while let Some(ended) = tasks.join_next().await {
                 ended??;

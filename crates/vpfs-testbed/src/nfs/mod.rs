@@ -16,7 +16,7 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use bytes::{Bytes, BytesMut};
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, FutureExt};
 use nfs3_types::mount::{MOUNT_PROGRAM, dirpath, mountres3, mountstat3};
 use nfs3_types::nfs3::{nfsstat3, *};
 use nfs3_types::rpc::{
@@ -472,14 +472,17 @@ impl Connection {
         let (queue, mut records) = mpsc::unbounded_channel::<Vec<u8>>();
         let waiting = Arc::new(Mutex::new(Waiting::default()));
         let (read_side, write_side) = (Arc::clone(&waiting), Arc::clone(&waiting));
-        let reading = tokio::spawn(async move { end(&read_side, &read(read_half, &read_side).await) });
-        let writing = tokio::spawn(async move {
-            while let Some(record) = records.recv().await {
-                if let Err(error) = write_half.write_all(&record).await {
-                    return end(&write_side, &error);
+        let reading = tokio::spawn(async move { end(&read_side, &read(read_half, &read_side).await) }.boxed());
+        let writing = tokio::spawn(
+            async move {
+                while let Some(record) = records.recv().await {
+                    if let Err(error) = write_half.write_all(&record).await {
+                        return end(&write_side, &error);
+                    }
                 }
             }
-        });
+            .boxed(),
+        );
         Ok(Self {
             ends,
             server: server.to_owned(),

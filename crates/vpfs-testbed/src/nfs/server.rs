@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, FutureExt};
 use nfs3_server::tcp::{NFSTcp, NFSTcpListener};
 use nfs3_server::vfs::{
     DirEntryPlus, FileHandleU64, NextResult, NfsFileSystem, NfsReadFileSystem, ReadDirPlusIterator,
@@ -87,7 +87,7 @@ impl NfsServer {
             listener.with_export_name(export);
             let address = SocketAddr::new((*config.listen.ip()).into(), listener.get_listen_port());
             let mut task = JoinSet::new();
-            task.spawn(serve(Arc::new(listener)));
+            task.spawn(serve(Arc::new(listener)).boxed());
             Ok(Self { address, export: format!("/{export}"), _task: task })
         })
     }
@@ -115,7 +115,7 @@ async fn serve(listener: Arc<NFSTcpListener<Files>>) {
     loop {
         let mut accepting = JoinSet::new();
         let listener = Arc::clone(&listener);
-        accepting.spawn(async move { listener.handle_forever().await });
+        accepting.spawn(async move { listener.handle_forever().await }.boxed());
         match accepting.join_next().await {
             Some(Ok(Err(error))) => tracing::warn!(%error, "cannot accept"),
             ended => tracing::warn!(?ended, "accepting ended"),

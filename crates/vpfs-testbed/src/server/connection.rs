@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use futures_util::future::FutureExt;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -89,7 +90,7 @@ impl Connection {
         let (read_half, write_half) = stream.into_split();
         let (replies, mut queue) = mpsc::channel(REPLY_QUEUE);
         let mut writer = JoinSet::new();
-        writer.spawn(async move { write_messages(write_half, &mut queue).await });
+        writer.spawn(async move { write_messages(write_half, &mut queue).await }.boxed());
         let limit = server.cluster.config.flow_buffer_bytes.max(MAX_UNEXPECTED);
         Self {
             server,
@@ -195,7 +196,7 @@ impl Connection {
         let request = match Request::decode(&message.payload) {
             Ok(request) => request,
             Err(DecodeError::UnknownBody(op)) => {
-                self.answers.spawn(async move { replies.send(&unknown(op)).await });
+                self.answers.spawn(async move { replies.send(&unknown(op)).await }.boxed());
                 return Ok(());
             }
             Err(error) => return Err(CloseReason::Request(error)),
@@ -207,17 +208,19 @@ impl Connection {
                 if self.receivers.insert(tag, sender).is_some() {
                     return Err(CloseReason::TagInUse(tag));
                 }
-                self.flows.spawn(async move { (tag, server.write_flow(&capability, &body, data, &replies).await) });
+                self.flows
+                    .spawn(async move { (tag, server.write_flow(&capability, &body, data, &replies).await) }.boxed());
             }
             RequestBody::Io(body) => {
-                self.flows.spawn(async move { (tag, server.read_flow(&capability, &body, &replies).await) });
+                self.flows.spawn(async move { (tag, server.read_flow(&capability, &body, &replies).await) }.boxed());
             }
             RequestBody::SmallIo(body) => {
-                self.answers.spawn(async move { replies.send(&server.small_io(&capability, body).await).await });
+                self.answers
+                    .spawn(async move { replies.send(&server.small_io(&capability, body).await).await }.boxed());
             }
             body => {
                 let request = Request { capability, hints, body };
-                self.answers.spawn(async move { replies.send(&server.answer(request).await).await });
+                self.answers.spawn(async move { replies.send(&server.answer(request).await).await }.boxed());
             }
         }
         Ok(())
@@ -250,7 +253,7 @@ pub(super) struct Listening {
 
 impl Listening {
     pub(super) fn start(listener: TcpListener, server: Server) -> Self {
-        Self { task: tokio::spawn(accept(listener, server)) }
+        Self { task: tokio::spawn(accept(listener, server).boxed()) }
     }
 
     /// Closes everything and returns once the port is free.
@@ -274,7 +277,7 @@ async fn accept(listener: TcpListener, server: Server) {
         let may_accept = connections.len() < server.cluster.limits.connections;
         tokio::select! {
             accepted = listener.accept(), if may_accept => match accepted {
-                Ok((stream, peer)) => drop(connections.spawn(serve(stream, peer, server.clone()))),
+                Ok((stream, peer)) => drop(connections.spawn(serve(stream, peer, server.clone()).boxed())),
                 Err(error) => {
                     // Usually out of file descriptors: other connections must close before the next attempt can
                     // succeed.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, UdpSocket};
 use std::time::Duration;
 
+use futures_util::future::FutureExt;
 use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
 use tokio::task::JoinSet;
@@ -139,7 +140,7 @@ async fn ask(config: &Config, servers: &[ServerId]) -> Vec<(ServerId, Result<Vec
     for &id in servers {
         let address = &config.servers[id.index()].address;
         let target = format!("{}:{}", address.host(), address.port());
-        asked.spawn(async move { (id, fetch_config(&target, WAIT).await.map_err(|error| error.to_string())) });
+        asked.spawn(async move { (id, fetch_config(&target, WAIT).await.map_err(|error| error.to_string())) }.boxed());
     }
     let mut answers = asked.join_all().await;
     answers.sort_by_key(|(id, _)| id.index());

@@ -12,6 +12,7 @@ use std::process::{Child, Command};
 use std::time::Duration;
 use std::{fs, io};
 
+use futures_util::future::FutureExt;
 use rustix::process::{Pid, Signal as KillSignal, kill_process};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -336,34 +337,40 @@ pub(super) fn serve_admin(
     (events, askers): (&Events, Option<Askers>),
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
-    tasks.spawn(watch_storage(observer.clone()));
+    tasks.spawn(watch_storage(observer.clone()).boxed());
     let history = history_file(config, servers);
     if let Some(path) = history.clone() {
-        tasks.spawn(keep_history(path, observer.clone()));
+        tasks.spawn(keep_history(path, observer.clone()).boxed());
     }
     let kept = Kept { events: events.clone(), history, pushes: Some(pushes) };
     if let Some(listener) = open_socket(config, servers, take_over) {
-        tasks.spawn(serve_socket(listener, observer.clone(), kept.clone()));
+        tasks.spawn(serve_socket(listener, observer.clone(), kept.clone()).boxed());
     }
     if let Some(askers) = askers {
-        tasks.spawn(serve_askers(askers, observer.clone(), kept.clone()));
+        tasks.spawn(serve_askers(askers, observer.clone(), kept.clone()).boxed());
     }
     if let Some(page) = config.web.clone() {
         let observer = observer.clone();
-        tasks.spawn(async move {
-            let listener = listen(page.listen, "the page is").await;
-            tracing::info!(listen = %page.listen, "serving the page");
-            web::serve_own(listener, page.key, observer, kept).await;
-        });
+        tasks.spawn(
+            async move {
+                let listener = listen(page.listen, "the page is").await;
+                tracing::info!(listen = %page.listen, "serving the page");
+                web::serve_own(listener, page.key, observer, kept).await;
+            }
+            .boxed(),
+        );
     }
     if let Some(metrics) = config.metrics.clone() {
         let observer = observer.clone();
-        tasks.spawn(async move {
-            let listener = listen(metrics.listen, "metrics are").await;
-            tracing::info!(listen = %metrics.listen, "serving metrics");
-            let access = metrics.token.map_or(MetricsAccess::Everybody, MetricsAccess::Token);
-            serve_metrics(listener, access, observer).await;
-        });
+        tasks.spawn(
+            async move {
+                let listener = listen(metrics.listen, "metrics are").await;
+                tracing::info!(listen = %metrics.listen, "serving metrics");
+                let access = metrics.token.map_or(MetricsAccess::Everybody, MetricsAccess::Token);
+                serve_metrics(listener, access, observer).await;
+            }
+            .boxed(),
+        );
     }
     tasks
 }

@@ -3,6 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
+use futures_util::future::FutureExt;
 use sd_notify::NotifyState;
 use tokio::task::JoinSet;
 use vpfs_proxy::Observer;
@@ -47,7 +48,7 @@ pub(crate) fn pass_watchdog_on(successor: &mut Command) {
 pub(crate) fn watch(observer: Observer) -> JoinSet<()> {
     let mut watching = JoinSet::new();
     if let Some(patience) = sd_notify::watchdog_enabled() {
-        watching.spawn(ping(observer, patience));
+        watching.spawn(ping(observer, patience).boxed());
     }
     watching
 }

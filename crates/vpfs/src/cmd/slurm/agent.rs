@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use std::{fs, io, mem};
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, FutureExt};
 use tokio::net::UnixDatagram;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -459,7 +459,7 @@ impl Pushing {
         for server in servers {
             let (sender, receiver) = watch::channel(None);
             latest.push(sender);
-            tasks.spawn(push(Arc::clone(&shared), server, receiver));
+            tasks.spawn(push(Arc::clone(&shared), server, receiver).boxed());
         }
         Self { shared, latest, _tasks: tasks }
     }
@@ -756,7 +756,7 @@ impl Hosts {
         let now = Instant::now();
         if self.is_asking() && self.ask.take().is_some() {
             let asked = (self.slurm)(self.settings.timeout);
-            self.running.spawn(async move { Answer::Slurm(asked.await) });
+            self.running.spawn(async move { Answer::Slurm(asked.await) }.boxed());
         }
         for kind in [Kind::New, Kind::Again] {
             while let Some((at, host)) = self.next(kind).filter(|(at, _)| *at <= now).cloned() {
@@ -775,7 +775,7 @@ impl Hosts {
         name.due = None;
         self.looking[kind as usize] += 1;
         let looking = self.resolver.look_up(host.clone());
-        self.running.spawn(async move { Answer::Name(kind, host, looking.await.unwrap_or_default()) });
+        self.running.spawn(async move { Answer::Name(kind, host, looking.await.unwrap_or_default()) }.boxed());
     }
 
     fn take(&mut self, answer: Answer) {
