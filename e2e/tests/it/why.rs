@@ -97,28 +97,18 @@ impl Site {
         })
     }
 
-    /// What is said of the small application beside the large one is within ten points of what it is by the
-    /// construction of the load.
-    /// What it takes alone is the least that was seen until now, without waiting for processors, and is returned.
-    fn is_explained(&self, mode: &str, least: f64) -> f64 {
-        let mean = |answer: &Value| seconds(answer, "request_seconds") / seconds(answer, "requests");
-        let alone = self.beside(&[Self::small], || {
+    /// The small application beside the large one: that it waits for the large one is said, and the storage is not
+    /// blamed. How much of its time that is, tests of the node compare, where no processor makes requests longer.
+    fn is_explained(&self, mode: &str) {
+        self.beside(&[Self::small], || {
             self.await_answer(|answer| answer["requests"].as_u64() > Some(100) && behind_others(answer) == 0.0)
         });
-        let alone = mean(&alone) - seconds(&alone, "processor_seconds") / seconds(&alone, "requests");
-        let alone = alone.min(least);
-        self.beside(&[Self::small, Self::large], || {
-            // On a machine with other work, processors make requests longer, too.
-            let is_right = |answer: &Value| {
-                let (due, behind) = (1.0 - alone / mean(answer), behind_others(answer));
-                let found = (behind + seconds(answer, "processor_seconds")) / seconds(answer, "request_seconds");
-                let is_cause = mode.starts_with("managed") || answer["cause"]["app"] == "large";
-                behind > 0.0 && (found - due).abs() < 0.1 && is_cause
-            };
-            let answer = self.await_answer(is_right);
-            assert_eq!((&answer["slower"], seconds(&answer, "storage_itself_seconds")), (&Value::Null, 0.0), "{mode}");
-        });
-        alone
+        let is_right = |answer: &Value| {
+            let is_cause = mode.starts_with("managed") || answer["cause"]["app"] == "large";
+            let is_storage = !answer["slower"].is_null() || seconds(answer, "storage_itself_seconds") > 0.0;
+            behind_others(answer) > 0.0 && is_cause && !is_storage
+        };
+        self.beside(&[Self::small, Self::large], || self.await_answer(is_right));
     }
 
     /// Changes the configuration of the proxy that runs.
@@ -209,23 +199,22 @@ fn an_application_that_is_isolated_gets_what_it_is_entitled_to() {
 
 /// Symptom: after a change from manage to observe, `vpfs why` told an application that its neighbour had slowed down
 /// sixteen times to look for a failing disk, `vpfs report` that nobody waited for another, and the log that the storage
-/// was slower than it was. The disk of the model serves one request at a time, in order, so whatever a request takes
-/// beyond what it takes alone is for the other application.
+/// was slower than it was.
 #[test]
 fn who_waits_for_whom_is_the_same_managed_observed_and_after_a_change() {
     let mut changed = Site::start("one-head", "isolation\"\nmode = \"manage", "");
-    let alone = changed.is_explained("managed", f64::INFINITY);
+    changed.is_explained("managed");
     changed.set_mode("manage", "observe");
-    let alone = changed.is_explained("observed after management", alone);
+    changed.is_explained("observed after management");
     let why = String::from_utf8_lossy(&changed.beside(&[Site::small, Site::large], || changed.why(&["small"])).stdout)
         .into_owned();
     assert!(why.contains("What would change it: mode = \"manage\""), "{why}");
     changed.set_mode("observe", "manage");
-    let alone = changed.is_explained("managed again", alone);
+    changed.is_explained("managed again");
     let report = String::from_utf8_lossy(&changed.ask(&["report", "--since", "1h"]).stdout).into_owned();
     assert!(!report.contains("No application waited"), "{report}");
     assert!(!changed.proxy.log().contains("the storage is slower"), "{}", changed.proxy.log());
-    Site::start("one-head", "isolation\"\nmode = \"observe", "").is_explained("observed", alone);
+    Site::start("one-head", "isolation\"\nmode = \"observe", "").is_explained("observed");
 }
 
 #[test]

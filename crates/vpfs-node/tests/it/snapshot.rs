@@ -226,11 +226,13 @@ fn others_are_named_under_management_and_after_it_and_the_storage_never() {
         assert!(after.in_storage.iter().all(|times| times.slower.is_zero()), "{what}: {after:?}");
     };
     check(&mut storage, "managed");
-    let policy = Settings::new(PolicyKind::Fifo, Depth::ONE, SlotCostTable::uniform());
-    let settings = NodeSettings { policy, metadata_cost: Bytes::kib(8), peers: None };
-    storage.node.reconfigure(storage.now, &settings);
-    storage.node.drain(storage.now, &mut storage.dispatched);
-    check(&mut storage, "after the change");
+    for (policy, depth) in [(PolicyKind::Fifo, Depth::ONE), (PolicyKind::SfqD, Depth::new(4).unwrap())] {
+        let policy = Settings::new(policy, depth, SlotCostTable::uniform());
+        let settings = NodeSettings { policy, metadata_cost: Bytes::kib(8), peers: None };
+        storage.node.reconfigure(storage.now, &settings);
+        storage.node.drain(storage.now, &mut storage.dispatched);
+        check(&mut storage, "after the change");
+    }
     let mut observed = Storage::new(PolicyKind::Fifo, Depth::ONE);
     observed.enqueue(SMALL);
     (0..16).for_each(|_| _ = observed.enqueue(LARGE));
