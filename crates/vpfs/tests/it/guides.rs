@@ -33,7 +33,7 @@ const MARKS: [&str; 9] = [
 
 /// Waits until everything listens that a script has started: how long that takes depends on the machine.
 const SLEEP: &str = "#!/bin/bash
-for port in $PORTS; do until (exec 3<>/dev/tcp/127.0.0.1/$port) 2>/dev/null; do /bin/sleep 0.05; done; done
+for at in $LISTENERS; do until (exec 3<>/dev/tcp/$at) 2>/dev/null; do /bin/sleep 0.05; done; done
 ";
 
 /// What the shell prints for `command`, with the program under test on its PATH, and whether it succeeds.
@@ -47,6 +47,12 @@ fn run(directory: &Path, command: &str) -> (bool, Vec<String>) {
     (output.status.success(), printed.trim_end().lines().map(|line| line.trim_end().to_owned()).collect())
 }
 
+/// The addresses of this process, in place of 127.0.0.x: whatever else runs on this host may have the ports there.
+fn network() -> String {
+    let [.., high, low] = std::process::id().to_be_bytes();
+    format!("127.{}.{low}.", u32::from(high) % 254 + 1)
+}
+
 /// Runs a script, and ends all that it has started. What it prints if it fails.
 fn run_script(directory: &Path, lines: &[String]) -> Result<(), String> {
     let script = lines.join("\n");
@@ -57,13 +63,15 @@ fn run_script(directory: &Path, lines: &[String]) -> Result<(), String> {
     let configurations = script.split_whitespace().filter(|word| word.ends_with(".toml"));
     let configurations = configurations.filter_map(|name| std::fs::read_to_string(directory.join(name)).ok());
     let texts: Vec<String> = configurations.chain([script.clone()]).collect();
-    let ports = texts.iter().flat_map(|text| text.split("127.0.0.1:").skip(1));
+    let before = format!("{}1:", network());
+    let ports = texts.iter().flat_map(|text| text.split(&before).skip(1));
     let ports = ports.filter_map(|rest| rest.split(|letter: char| !letter.is_ascii_digit()).next());
+    let listeners: Vec<String> = ports.map(|port| format!("{}{port}", before.replace(':', "/"))).collect();
     let program = Path::new(env!("CARGO_BIN_EXE_vpfs")).parent().expect("a file in a directory");
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
     let mut command = Command::new("timeout");
     command.args(["120", "bash", "-e", "script.sh"]).current_dir(directory).env("PATH", path).process_group(0);
-    let mut child = command.env("PORTS", ports.collect::<Vec<_>>().join(" ")).spawn().expect("there is a shell");
+    let mut child = command.env("LISTENERS", listeners.join(" ")).spawn().expect("there is a shell");
     let status = child.wait().expect("it ends");
     // What a script that failed has not ended itself. There is nothing left of one that succeeded.
     let _ = Command::new("kill").args(["-KILL", "--", &format!("-{}", child.id())]).stderr(Stdio::null()).status();
@@ -175,7 +183,8 @@ fn guides_show_what_commands_print() {
 
 #[test]
 fn scripts_of_guides_run() {
-    let documents = documents();
+    let mut documents = documents();
+    documents.iter_mut().for_each(|(_, text)| *text = text.replace("127.0.0.", &network()));
     let mut scripts = 0;
     for (path, text) in &documents {
         for block in blocks(text).filter(|block| block.mark == "sh run") {
