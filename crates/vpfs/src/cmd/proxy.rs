@@ -148,11 +148,11 @@ impl Proxy {
             () = signals.stop.asked() => return Ok(()),
         };
         signals.forget_upgrades()?;
-        tell_ready(daemon.config(), servers, self.take_over);
         let askers = daemon.take_askers();
         let watchdog = systemd::watch(daemon.observer());
         let doors = (&daemon.observer(), daemon.pushes());
         let admin = serve_admin(daemon.config(), servers, self.take_over, doors, (events, askers));
+        tell_ready(daemon.config(), servers, self.take_over);
         let _write_back = Attached::start(&self.config, daemon.config(), servers);
         let mut watch = Watch::new(daemon.config(), servers);
         let failed = |error| tracing::error!(%error, "upgrade failed; this process continues");
