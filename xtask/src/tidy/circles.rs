@@ -106,9 +106,12 @@ fn code(text: &str, prefixes: &[&str]) -> Vec<String> {
     statements.map(str::to_owned).collect()
 }
 
-/// The text of a file without its unit tests.
+/// The text of a file without its unit tests. A declaration such as `mod simulation;` may stand anywhere.
 pub(super) fn before_tests(text: &str) -> &str {
-    let end = ["#[cfg(test)]\nmod ", "#[cfg(test)]\npub"].iter().filter_map(|mark| text.find(mark)).min();
+    let ends = ["#[cfg(test)]\nmod ", "#[cfg(test)]\npub"].into_iter().flat_map(|mark| text.match_indices(mark));
+    let is_code =
+        |(at, mark): &(usize, &str)| text[at + mark.len()..].lines().next().is_some_and(|line| !line.ends_with(';'));
+    let end = ends.filter(is_code).map(|(at, _)| at).min();
     &text[..end.unwrap_or(text.len())]
 }
 
@@ -168,7 +171,7 @@ mod tests {
 
     #[test]
     fn circles_are_found_also_through_the_root_and_folders() {
-        let root = file("lib.rs", "mod a;\npub use b::{B, C};\npub use c::D;\n");
+        let root = file("lib.rs", "mod a;\n#[cfg(test)]\nmod simulation;\npub use b::{B, C};\npub use c::D;\n");
         let a = file("a/deep.rs", "use crate::{\n    B,\n    other::E,\n};\n");
         let b = file("b.rs", "use crate::D;\n");
         let c = file("c.rs", "fn f() { crate::a::g() }\n");
