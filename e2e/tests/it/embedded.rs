@@ -53,6 +53,9 @@ fn write_config(path: &Path, server_port: u16, proxy_port: u16, settings: &str) 
 #[test]
 fn loads_run_verified_through_the_proxies_and_the_proxies_drain() {
     let mut cluster = Cluster::start("[scheduler]\npolicy = \"sfq-d-plus\"\n");
+    let log = cluster.proxy.log();
+    let [socket, ready] = ["ask here", "ready"].map(|text| log.find(text).unwrap_or_else(|| panic!("{text}: {log}")));
+    assert!(socket < ready, "who is told that it is ready may ask it: {log}");
     let json = cluster.dir.path().join("ior.json");
     let json_text = json.display().to_string();
     let table =
