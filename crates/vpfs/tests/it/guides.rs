@@ -71,7 +71,9 @@ fn run_script(directory: &Path, lines: &[String]) -> Result<(), String> {
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
     let mut command = Command::new("timeout");
     command.args(["120", "bash", "-e", "script.sh"]).current_dir(directory).env("PATH", path).process_group(0);
-    let mut child = command.env("LISTENERS", listeners.join(" ")).spawn().expect("there is a shell");
+    // Sockets in /run could be those of another proxy.
+    command.env("LISTENERS", listeners.join(" ")).env("RUNTIME_DIRECTORY", directory);
+    let mut child = command.spawn().expect("there is a shell");
     let status = child.wait().expect("it ends");
     // What a script that failed has not ended itself. There is nothing left of one that succeeded.
     let _ = Command::new("kill").args(["-KILL", "--", &format!("-{}", child.id())]).stderr(Stdio::null()).status();
