@@ -6,5 +6,24 @@
     reason = "a panic is the report of a test, sizes are small, and measurements are for people"
 )]
 
-mod session;
-mod wire;
+mod session {
+    mod common;
+    mod endings;
+    mod exempt;
+    mod hostile;
+    mod incomplete;
+    mod limits;
+    mod nfs;
+    mod operations;
+    mod overdue;
+    mod refusals;
+    mod rewriting;
+    mod stalls;
+    mod suspend;
+    mod unread;
+}
+mod wire {
+    mod golden;
+    mod nfs;
+    mod transfer;
+}

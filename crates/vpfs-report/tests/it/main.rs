@@ -7,5 +7,4 @@
 
 mod advice;
 mod first_page;
-mod profile;
 mod report;

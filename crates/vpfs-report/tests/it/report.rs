@@ -1,6 +1,9 @@
 //! A whole report, as a page and as text.
 
+use vpfs_report::profile_report;
 use vpfs_report::{Axis, Bar, Bars, Chart, Check, Conclusion, Kind, Plot, Report, Section, Series, Table, Tally};
+use vpfs_sim::model::device::DeviceProfile;
+use vpfs_testbed::profile::{ModelStorage, Sweep};
 
 const NASTY: &str = "</style><script>alert('1' & \"2\")</script>";
 
@@ -112,4 +115,24 @@ fn an_empty_report_is_still_a_page() {
     let empty = Report::new("Nothing").section(Section::new("Empty").figure(Chart::from(plot()), ""));
     assert!(empty.html().contains("Empty</a>") && !empty.html().contains("<table>"), "no table of no checks");
     assert!(!empty.text().contains("conclusions hold"));
+}
+
+#[test]
+fn the_page_of_a_profile_has_both_models_of_both_operations() {
+    let mut storage = ModelStorage(DeviceProfile::by_name("hdd").unwrap());
+    let measured = Sweep::default().run(&mut storage, None, |_| {}).unwrap();
+    let page = profile_report(&measured, &measured.fit().unwrap(), "a <disk>").html();
+    let expected = [
+        "Throughput of reads",
+        "Latency of writes",
+        "Slopes of writes",
+        "small up to 128KiB",
+        "4MiB",
+        "a &lt;disk&gt;",
+    ];
+    for text in expected {
+        assert!(page.contains(text), "{text}");
+    }
+    assert_eq!(page.matches("<svg").count(), 6);
+    assert!(!page.contains("not shown"));
 }

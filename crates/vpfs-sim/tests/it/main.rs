@@ -15,7 +15,11 @@ mod groups;
 mod ioco;
 mod isolation;
 mod jitter;
-mod model;
+mod model {
+    mod cache;
+    mod disks;
+    mod volume;
+}
 mod models;
 mod pace;
 mod peers;

@@ -11,6 +11,12 @@ mod failures;
 mod files;
 mod fs_conf;
 mod nfs;
-mod profile;
-mod relayout;
+mod profile {
+    mod class;
+    mod measure;
+}
+mod relayout {
+    mod kill;
+    mod orangefs;
+}
 mod run;

@@ -1,5 +1,0 @@
-//! Models of storage.
-
-mod cache;
-mod models;
-mod volume;

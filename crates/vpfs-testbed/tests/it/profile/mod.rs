@@ -1,4 +1,0 @@
-//! Profiles of storage.
-
-mod class;
-mod measure;

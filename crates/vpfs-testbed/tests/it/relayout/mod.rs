@@ -1,4 +1,0 @@
-//! Copies with a new layout.
-
-mod kill;
-mod orangefs;
