@@ -3,6 +3,7 @@
 //!
 //! A [`Daemon`] owns one *gate* for each server that it serves (a short mutex around a [`vpfs_node::Node`]) and one
 //! task for each client connection, which drives a [`vpfs_protocol::session::Session`]. No lock is held across I/O.
+//! What administrators ask is answered by [`admin`], from snapshots.
 
 mod accept;
 pub mod admin;

@@ -2,7 +2,7 @@
 //!
 //! A [`Report`] has sections of text, [`Plot`]s, [`Bars`], [`Table`]s, [`Conclusion`]s and [`Check`]s. It is rendered
 //! as one self-contained HTML page (inline styles and SVG, no scripts), or as plain text for a terminal. Equal reports
-//! give equal bytes: nothing here reads a clock, an environment or a font.
+//! give equal bytes: nothing here reads a clock, an environment or a font. [`figures`] has the papers' experiments.
 //!
 //! Charts are drawn by `plotters` through its SVG backend. It has the most users of all pure Rust chart crates; without
 //! its `ttf` feature it estimates the width of text instead of loading fonts, and the reader's browser chooses the

@@ -1,7 +1,7 @@
 //! A deterministic discrete-event simulation of a parallel file system behind vpfs.
 //!
 //! Clients run the plans of `vpfs workload`; servers use the daemon's schedulers and the device models of the embedded
-//! servers; only time is simulated. Equal scenarios give equal results, byte for byte.
+//! servers ([`model`]); only time is simulated. Equal scenarios give equal results, byte for byte.
 //!
 //! ```
 //! use std::time::Duration;

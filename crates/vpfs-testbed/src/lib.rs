@@ -5,7 +5,8 @@
 //!   process, each with its own address, store and device;
 //! - [`device`]: disk and flash models in the I/O path, so that contention is real and repeatable;
 //! - [`Client`]: many clients in one process, for embedded and real servers alike;
-//! - [`load`]: what applications do, run by such clients, verified and measured.
+//! - [`load`]: what applications do, run by such clients, verified and measured;
+//! - [`relayout`] and [`profile`]: copies with a new layout, by such a client or on a mount, and what storage can do.
 //!
 //! ```
 //! use vpfs_testbed::{Client, ClientOptions, ClusterConfig, CreateOptions, EmbeddedCluster};
