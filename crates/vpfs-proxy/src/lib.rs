@@ -43,7 +43,7 @@ pub use observer::{AppStatus, HolderReport, Observer, ServerStatus, Status};
 pub use peers::{
     AppReport, Askers, KeyError, PeerReport, PeersError, PeersReport, Stream, TrafficReport, connect_to_ask,
 };
-pub use places::{Holder, Place, Places, Room};
+pub(crate) use places::{Holder, Place, Places, Room};
 pub use secrets::{Reader, SecretProblem, check_secrets};
 pub use state_dir::StateDir;
 pub use turns::{Cancel, Turn, Turns, Waiting, Work};
