@@ -89,7 +89,8 @@ fn exports(root: &str, modules: &BTreeSet<&str>) -> BTreeMap<String, String> {
         .filter_map(|(_, path)| path.trim_start_matches("self::").split_once("::"))
         .filter(|(module, _)| modules.contains(module))
         .flat_map(|(module, names)| {
-            names.split(['{', '}', ',', ' ', '\n']).map(move |name| (name.to_owned(), module.to_owned()))
+            let names = names.split(['{', '}', ',', ' ', '\n']).filter(|name| !name.is_empty());
+            names.map(move |name| (name.to_owned(), module.to_owned()))
         })
         .collect()
 }
@@ -190,5 +191,15 @@ mod tests {
         let circle = ["x/a: modules that import each other: b, c".to_owned()];
         assert_eq!(check("x", &[root.clone(), b.clone(), c.clone(), deep]), circle);
         assert_eq!(check("x", &[root, b, c]), Vec::<String>::new(), "children may know their parent");
+    }
+
+    /// Symptom: a module that imports a list of several lines seemed to import whichever module's list is the last one
+    /// in the root. Cause: the end of both lists counted as a name, an empty one.
+    #[test]
+    fn the_end_of_a_list_is_no_name() {
+        let root = file("a/mod.rs", "pub use c::{C, D};\n");
+        let b = file("a/b.rs", "use super::{\n    Other,\n};\n");
+        let c = file("a/c.rs", "use super::b::B;\n");
+        assert_eq!(check("x", &[root, b, c]), Vec::<String>::new());
     }
 }
