@@ -3,12 +3,10 @@
 
 use std::time::Duration;
 
-use crate::model::plan::Phase;
-
-use crate::error::SimError;
 use crate::layout::Placement;
-use crate::policy::needs_peers;
-use crate::scenario::{App, PolicySpec, Role, Scenario, Workload};
+use crate::model::plan::Phase;
+use crate::results::SimError;
+use crate::scenario::{App, PolicySpec, Role, Scenario, Workload, needs_peers};
 
 /// Over all groups.
 const SERVERS: u64 = 100_000;

@@ -92,17 +92,10 @@
 
 mod bounds;
 mod calendar;
-mod drain;
-mod error;
 mod layout;
-mod link;
-mod measure;
-mod messages;
 pub mod model;
+mod network;
 pub mod parallel;
-mod peer_network;
-mod peers;
-mod policy;
 mod process;
 mod proxy;
 mod read;
@@ -110,15 +103,14 @@ mod results;
 mod scenario;
 mod server;
 mod simulation;
-mod trace;
 mod world;
 
-pub use error::{SimError, Violation};
 pub use layout::{Layout, Region, Start};
-pub use link::LinkProfile;
-pub use peer_network::{Partition, PeerNetwork, Restart};
+pub use network::{LinkProfile, Partition, PeerNetwork, Restart};
 pub use read::{Files, scenario_manual};
-pub use results::{AppAtServer, AppResults, CallTrace, CoordinationResults, PartTrace, Results, ServerResults};
+pub use results::{
+    AppAtServer, AppResults, CallTrace, CoordinationResults, PartTrace, Results, ServerResults, SimError, Transfer,
+    Violation,
+};
 pub use scenario::{App, PolicySpec, RequestTime, Role, Scenario, ServerGroup, Workload};
 pub use simulation::{Progress, Simulation};
-pub use trace::Transfer;

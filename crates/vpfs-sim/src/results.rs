@@ -1,13 +1,14 @@
-//! The results of a simulation.
+//! The results of a simulation, what is counted for them while it runs, and why there may be none.
 
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 use vpfs_core::fairness::{jain_index, unfairness};
 use vpfs_core::hash::mix;
-use vpfs_core::{Bytes, Weight};
+use vpfs_core::{Bytes, OpKind, Time, Weight};
 
-use crate::model::Latency;
+use crate::model::plan::{Call, Extent};
+use crate::model::{Latencies, Latency};
 
 /// The results of one run: one scenario under one policy.
 #[derive(Clone, Debug, Serialize)]
@@ -272,4 +273,266 @@ fn seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S
 
 fn optional_seconds<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
     duration.map(|duration| duration.as_secs_f64()).serialize(serializer)
+}
+
+/// Why a simulation ended without results.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages explain the fields")]
+pub enum SimError {
+    /// The scenario is inconsistent.
+    #[error("{0}")]
+    Scenario(String),
+    /// A rule that must hold under every policy was broken: a bug in the simulated code or in the simulator.
+    #[error("seed {seed}: at {:.6} s: {broken}", .at.since(Time::ZERO).as_secs_f64())]
+    Violation { seed: u64, at: Time, broken: Violation },
+}
+
+/// A broken rule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages explain the fields")]
+pub enum Violation {
+    /// More slots in use than the depth.
+    #[error("server {server} uses {used} slots, its depth is {depth}")]
+    Depth { server: u32, used: u32, depth: u32 },
+    /// A request waited too long for its dispatch.
+    #[error("a request of {app} waited {:.3} s at server {server}; the wait limit is {:.3} s", .waited.as_secs_f64(), .limit.as_secs_f64())]
+    Starved { server: u32, app: String, waited: Duration, limit: Duration },
+    /// Bytes were lost or duplicated.
+    #[error("{app} asked for {asked} bytes, {served} were served and {underway} are in progress")]
+    Conservation { app: String, asked: u64, served: u64, underway: u64 },
+    /// An event is earlier than the previous one.
+    #[error("time moved backwards to {:.9} s", .to.since(Time::ZERO).as_secs_f64())]
+    TimeWentBack { to: Time },
+    /// No events are left, but an application has not finished.
+    #[error("{app} has not finished, but no events are left")]
+    Stuck { app: String },
+}
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Counters of a running simulation, and latencies of an application's calls and their parts.
+pub(crate) struct AppMeasures {
+    pub(crate) began: Option<Time>,
+    pub(crate) finished: Option<Time>,
+    pub(crate) asked_bytes: u64,
+    pub(crate) read_bytes: u64,
+    pub(crate) written_bytes: u64,
+    pub(crate) metadata_requests: u64,
+    pub(crate) calls: u64,
+    /// Sums over its calls in nanoseconds: of their times, and of what is in [`Spent`].
+    pub(crate) called: u128,
+    pub(crate) queued: u128,
+    pub(crate) stored: u128,
+    pub(crate) rounds: u64,
+    pub(crate) read: Latencies,
+    pub(crate) write: Latencies,
+    pub(crate) metadata: Latencies,
+    /// From the proxy to the server.
+    pub(crate) queue: Latencies,
+    /// From dispatch to completion.
+    pub(crate) service: Latencies,
+    pub(crate) bytes_series: Series,
+    pub(crate) metadata_series: Series,
+    /// By server, if the scenario asks for it.
+    pub(crate) by_server: Vec<AtServer>,
+}
+
+/// What the time of a call was spent on, in nanoseconds, except its way through the network: of its requests, it waits
+/// for the one that is complete last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spent {
+    /// In the scheduler.
+    pub(crate) queued: u64,
+    /// At the device or the service for metadata.
+    pub(crate) stored: u64,
+}
+
+impl Spent {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.queued += other.queued;
+        self.stored += other.stored;
+    }
+}
+
+/// An application's service at one server.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AtServer {
+    pub(crate) requests: u64,
+    pub(crate) bytes: u64,
+    pub(crate) last: Time,
+    pub(crate) bytes_series: Series,
+    pub(crate) metadata_series: Series,
+    /// Requests sent to it and not complete.
+    underway: u32,
+    pub(crate) underway_series: Vec<u32>,
+}
+
+impl AppMeasures {
+    /// Keeps `servers` servers separately.
+    pub(crate) fn new(servers: usize) -> Self {
+        let latencies = || Latencies::new(2, DAY);
+        Self {
+            began: None,
+            finished: None,
+            asked_bytes: 0,
+            read_bytes: 0,
+            written_bytes: 0,
+            metadata_requests: 0,
+            calls: 0,
+            called: 0,
+            queued: 0,
+            stored: 0,
+            rounds: 0,
+            read: latencies(),
+            write: latencies(),
+            metadata: latencies(),
+            queue: latencies(),
+            service: latencies(),
+            bytes_series: Series::default(),
+            metadata_series: Series::default(),
+            by_server: vec![AtServer::default(); servers],
+        }
+    }
+
+    /// A call has returned.
+    pub(crate) fn call(&mut self, op: OpKind, latency: Duration, spent: Spent) {
+        self.calls += 1;
+        self.called += latency.as_nanos();
+        self.queued += u128::from(spent.queued);
+        self.stored += u128::from(spent.stored);
+        let latencies = match op {
+            OpKind::Read => &mut self.read,
+            OpKind::Write => &mut self.write,
+            OpKind::Metadata => &mut self.metadata,
+        };
+        latencies.record(latency);
+    }
+
+    /// A request was sent.
+    pub(crate) fn send(&mut self, server: u32) {
+        if let Some(at) = self.by_server.get_mut(server as usize) {
+            at.underway += 1;
+        }
+    }
+
+    /// One request is complete.
+    pub(crate) fn complete(&mut self, now: Time, server: u32, op: OpKind, bytes: u64) {
+        match op {
+            OpKind::Read => self.read_bytes += bytes,
+            OpKind::Write => self.written_bytes += bytes,
+            OpKind::Metadata => self.metadata_requests += 1,
+        }
+        self.bytes_series.add(bytes);
+        self.metadata_series.add(u64::from(op == OpKind::Metadata));
+        if let Some(at) = self.by_server.get_mut(server as usize) {
+            at.requests += 1;
+            at.underway -= 1;
+            at.bytes += bytes;
+            at.last = now;
+            at.bytes_series.add(bytes);
+            at.metadata_series.add(u64::from(op == OpKind::Metadata));
+        }
+    }
+
+    /// An interval of the time series ends.
+    pub(crate) fn sample(&mut self) {
+        self.bytes_series.close();
+        self.metadata_series.close();
+        for at in &mut self.by_server {
+            at.bytes_series.close();
+            at.metadata_series.close();
+            at.underway_series.push(at.underway);
+        }
+    }
+
+    pub(crate) fn served_bytes(&self) -> u64 {
+        self.read_bytes + self.written_bytes
+    }
+}
+
+/// A sum for each sampling interval.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Series {
+    pub(crate) values: Vec<u64>,
+    current: u64,
+}
+
+impl Series {
+    pub(crate) fn add(&mut self, amount: u64) {
+        self.current += amount;
+    }
+
+    /// The interval is over.
+    pub(crate) fn close(&mut self) {
+        self.values.push(std::mem::take(&mut self.current));
+    }
+}
+
+/// What a call has moved of a file: all that it asked for, unless it was strided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// The number of the application in the scenario.
+    pub app: u32,
+    /// The number of the process in the application.
+    pub process: u32,
+    /// Whether it wrote.
+    pub is_write: bool,
+    /// What it moved.
+    pub extent: Extent,
+    /// When the call was made.
+    pub issued: Time,
+    /// When it returned.
+    pub finished: Time,
+}
+
+/// Collects every call with its finish at each server, if a scenario asks for it, and what calls moved, for those who
+/// watch.
+pub(crate) struct Trace {
+    wanted: bool,
+    /// By call.
+    open: Vec<Vec<PartTrace>>,
+    pub(crate) done: Vec<CallTrace>,
+    /// None if nobody watches; else those since the last look.
+    pub(crate) transfers: Option<Vec<Transfer>>,
+}
+
+impl Trace {
+    pub(crate) fn new(wanted: bool) -> Self {
+        Self { wanted, open: Vec::new(), done: Vec::new(), transfers: None }
+    }
+
+    /// A part of a call completed at a server.
+    pub(crate) fn part(&mut self, now: Time, call: u32, server: u32, bytes: u64) {
+        if !self.wanted {
+            return;
+        }
+        let call = call as usize;
+        if call >= self.open.len() {
+            self.open.resize(call + 1, Vec::new());
+        }
+        self.open[call].push(PartTrace { server, bytes, finished: now.since(Time::ZERO) });
+    }
+
+    /// A call returned.
+    pub(crate) fn call(&mut self, now: Time, call: u32, (app, process): (u32, u32), op: OpKind, issued: Time) {
+        let Some(parts) = self.open.get_mut(call as usize).map(std::mem::take) else { return };
+        if op != OpKind::Metadata {
+            let (issued, finished) = (issued.since(Time::ZERO), now.since(Time::ZERO));
+            self.done.push(CallTrace { app, process, write: op == OpKind::Write, issued, finished, parts });
+        }
+    }
+
+    /// A call that was not preparation returned.
+    pub(crate) fn transfer(&mut self, now: Time, call: Call, (app, process): (u32, u32), issued: Time) {
+        let Some(transfers) = &mut self.transfers else { return };
+        let is_write = matches!(call, Call::Write(_) | Call::WriteStrided(_));
+        transfers.extend(call.extents().map(|extent| Transfer {
+            app,
+            process,
+            is_write,
+            extent,
+            issued,
+            finished: now,
+        }));
+    }
 }

@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use vpfs_config::Share;
-use vpfs_core::{Bytes, Cap, Depth, Minimum, PolicyKind, Settings, SlotCostTable, Target, Weight};
+use vpfs_core::{AppPolicy, Bytes, Cap, Depth, Minimum, PolicyKind, Settings, SlotCostTable, Target, Weight};
 
 use crate::layout::Layout;
-use crate::link::LinkProfile;
 use crate::model::device::{Device, DeviceProfile, MetadataProfile, Shared, StallProfile, Stalling};
 use crate::model::plan::{Btio, Interactive, Ior, Md, MpiTileIo, Noncontig, Paced, Phase, PioBench, Plan, Wrf};
-use crate::peer_network::PeerNetwork;
+use crate::network::{LinkProfile, PeerNetwork};
 
 /// Everything that determines a run except the policy, and the policies to compare.
 #[derive(Clone, Debug)]
@@ -242,6 +241,11 @@ impl App {
             layout: Layout::default(),
         }
     }
+
+    pub(crate) fn policy(&self) -> AppPolicy {
+        let App { weight, cap, target, minimum, latency, order, .. } = *self;
+        AppPolicy { weight, cap, target, minimum, latency, order, ..AppPolicy::default() }
+    }
 }
 
 /// The workload of an application's processes.
@@ -314,3 +318,10 @@ from!(
     Paced(Paced),
     Interactive(Interactive)
 );
+
+/// Whether servers exchange messages in this scenario.
+pub(crate) fn needs_peers(policy: &PolicySpec, scenario: &Scenario) -> bool {
+    let of_apps = scenario.apps.iter().flat_map(|app| app.policy().totals().collect::<Vec<_>>());
+    let all = of_apps.chain(scenario.shares.iter().flat_map(|share| share.policy.totals()));
+    policy.settings.needs_peers(all.map(|(kind, _)| kind))
+}

@@ -7,10 +7,9 @@ use vpfs_core::{AppId, Bytes, Depth, Dispatch, OpKind, Pieces, Settings, Time};
 use vpfs_node::RequestKey;
 
 use crate::calendar::{Calendar, Event};
-use crate::error::Violation;
-use crate::link::{Link, LinkProfile, Span, reserve_both};
 use crate::model::device::{Device, Io, IoKind, MetadataOp, MetadataServer, Outstanding};
-use crate::peer_network::Exchange;
+use crate::network::{Exchange, Link, LinkProfile, Span, reserve_both};
+use crate::results::Violation;
 use crate::scenario::ServerGroup;
 
 /// Data flows in pieces of this size, OrangeFS's flow buffers. With [`ServerGroup::flow_buffers`], each is an access to

@@ -9,18 +9,16 @@ use vpfs_core::{Settings, Time};
 
 use crate::bounds;
 use crate::calendar::{Calendar, Event};
-use crate::error::SimError;
-use crate::measure::{AppMeasures, AtServer};
-use crate::model::plan::node;
+use crate::model::plan::node_of_process;
 use crate::model::{Latencies, Latency};
-use crate::peers::Peers;
-use crate::policy::{NodePlan, needs_peers};
 use crate::process::{AppState, Process};
-use crate::proxy::Proxy;
-use crate::results::{AppAtServer, AppResults, CoordinationResults, Results, ServerResults};
-use crate::scenario::{App, PolicySpec, Role, Scenario};
+use crate::proxy::{NodePlan, Peers, Proxy};
+use crate::results::{
+    AppAtServer, AppMeasures, AppResults, AtServer, CoordinationResults, Results, ServerResults, SimError, Trace,
+    Transfer,
+};
+use crate::scenario::{App, PolicySpec, Role, Scenario, needs_peers};
 use crate::server::{NodeLink, Server};
-use crate::trace::{Trace, Transfer};
 use crate::world::{ServerSamples, World, WorldSettings};
 
 /// One scenario under one policy, ready to run.
@@ -322,7 +320,7 @@ impl<'a> Builder<'a> {
         let first = count(self.processes.len());
         let nodes = spec.nodes.clamp(1, processes);
         for number in 0..processes {
-            let node = self.nodes + node::of_process(number, nodes, processes);
+            let node = self.nodes + node_of_process(number, nodes, processes);
             self.processes.push(Process::new(app, number, node));
         }
         self.nodes += nodes;

@@ -5,23 +5,21 @@ use std::time::Duration;
 
 use slab::Slab;
 use vpfs_core::hash::mix;
-use vpfs_core::{AppId, Bytes, OpKind, Time};
+use vpfs_core::{AppId, Bytes, Dispatch, Event as SchedulerEvent, OpKind, ServerId, Time};
+use vpfs_node::{Event as NodeEvent, Outputs, PeerMessage, RequestKey};
 
 use crate::bounds;
 use crate::calendar::{Calendar, Event};
-use crate::drain::Surroundings;
-use crate::error::{SimError, Violation};
 use crate::layout::Share;
-use crate::measure::{AppMeasures, Spent};
-use crate::messages::{self, Recipient};
 use crate::model::device::MetadataOp;
 use crate::model::plan::Call as PlanCall;
-use crate::peers::Peers;
-use crate::policy::NodePlan;
-use crate::process::{AfterPhase, AppState, Next, Process, State};
-use crate::proxy::Proxy;
+use crate::network::Exchange;
+use crate::process::{
+    AfterPhase, AppState, Next, Process, Recipient, State, file_of, object_of, parent_of, requests_of,
+};
+use crate::proxy::{NodePlan, Peers, Proxy};
+use crate::results::{AppMeasures, SimError, Spent, Trace, Transfer, Violation};
 use crate::server::{Check, NodeLink, Part, Server, Shared, Stage, Work};
-use crate::trace::{Trace, Transfer};
 
 /// A call that a process waits for.
 #[derive(Clone, Copy, Debug)]
@@ -332,7 +330,7 @@ impl World {
         }
         // The blocks of a strided call are sent all at once.
         for extent in call.extents() {
-            let object = messages::file(self.app_of(process).salt, extent.file);
+            let object = file_of(self.app_of(process).salt, extent.file);
             self.move_data(key, object, &(extent.offset..extent.offset + u64::from(extent.bytes)));
         }
     }
@@ -359,12 +357,12 @@ impl World {
     fn next_metadata(&mut self, call: u32) -> bool {
         let entry = &mut self.calls[call as usize];
         let (plan_call, process) = (entry.plan, entry.process);
-        let Some(&(recipient, metadata)) = messages::requests(plan_call).get(entry.stage) else { return false };
+        let Some(&(recipient, metadata)) = requests_of(plan_call).get(entry.stage) else { return false };
         entry.stage += 1;
         let app = self.app_of(process);
         let object = match recipient {
-            Recipient::Parent => messages::parent(app.salt, plan_call),
-            Recipient::Object | Recipient::DataServers => messages::object(app.salt, plan_call),
+            Recipient::Parent => parent_of(app.salt, plan_call),
+            Recipient::Object | Recipient::DataServers => object_of(app.salt, plan_call),
         };
         let access = Access { object, offset: 0, bytes: 0, elsewhere: None, metadata };
         match recipient {
@@ -555,4 +553,49 @@ impl World {
 
 fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+/// What a server's proxy acts on.
+struct Surroundings<'a> {
+    now: Time,
+    server: &'a mut Server,
+    shared: Shared<'a>,
+    measures: &'a mut [AppMeasures],
+    peers: Option<&'a mut Peers>,
+    /// The first rule that a dispatch broke.
+    checked: Result<(), Check>,
+}
+
+impl Surroundings<'_> {
+    /// Passes the consequences of an input of the proxy's node on.
+    fn drain(mut self, proxy: &mut Proxy) -> Result<(), Check> {
+        let until = proxy.node.drain(self.now, &mut self);
+        proxy.sleep(self.now, until, self.shared.calendar);
+        self.checked?;
+        self.server.check_slots()
+    }
+}
+
+impl Outputs<u32> for Surroundings<'_> {
+    fn transmit(&mut self, messages: impl Iterator<Item = (ServerId, PeerMessage)>) {
+        if let Some(peers) = &mut self.peers {
+            let cost = peers.transmit_all(self.now, self.server.number, messages, self.shared.calendar);
+            if cost != Exchange::default() {
+                self.server.on_messages_sent(self.now, cost);
+            }
+        }
+    }
+
+    fn dispatch(&mut self, &part: &u32, _: RequestKey, dispatch: &Dispatch) {
+        let checked = self.server.begin(self.now, part, dispatch, &mut self.shared);
+        self.checked = std::mem::replace(&mut self.checked, Ok(())).and(checked);
+        let Part { app, arrived, .. } = self.shared.parts[part as usize];
+        self.measures[app.index()].queue.record(self.now.since(arrived));
+    }
+
+    fn event(&mut self, _: Time, event: NodeEvent) {
+        if let NodeEvent::Scheduler(SchedulerEvent::DepthChanged { depth }) = event {
+            self.server.set_depth(depth);
+        }
+    }
 }

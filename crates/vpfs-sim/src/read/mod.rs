@@ -1,15 +1,9 @@
-//! Reads scenario files.
+//! Reads scenario files, and prints `docs/scenarios.md` from the table of their keys.
 
 mod app;
-mod device;
 mod keys;
-mod layout;
-mod manual;
-mod replay;
 mod servers;
 mod workload;
-
-pub use manual::scenario_manual;
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,7 +13,8 @@ use vpfs_config::{Problems, Table, read_file};
 use vpfs_harl::Log;
 
 use crate::bounds::{self, Misfit};
-use crate::link::LinkProfile;
+use crate::model::device::DeviceProfile;
+use crate::network::LinkProfile;
 use crate::scenario::{PolicySpec, RequestTime, Scenario};
 
 impl Scenario {
@@ -65,7 +60,7 @@ impl fmt::Debug for Files<'_> {
 fn read(root: &Table<'_>, file: &str, files: &Files<'_>) -> Scenario {
     let file_name = || Path::new(file).file_stem().map_or(file.into(), |stem| stem.to_string_lossy().into_owned());
     let groups = root.tables("servers", &keys::SERVER_GROUP);
-    let apps = app::read(root, &layout::read_classes(&groups), files);
+    let apps = app::read(root, &app::read_classes(&groups), files);
     let policies = read_policies(root, files);
     let servers: Vec<_> = groups.iter().map(servers::read_group).collect();
     let minima = apps.iter().filter_map(|app| Some((app.share.as_deref(), app.minimum?)));
@@ -161,4 +156,28 @@ fn read_numbers(table: &Table<'_>, key: &str) -> Vec<u32> {
         }
     }
     numbers
+}
+
+const INTRODUCTION: &str = r#"# Scenario files
+
+<!-- Printed from crates/vpfs-sim/src/read/keys.rs; do not edit. UPDATE=1 cargo test -p vpfs-sim rewrites it. -->
+
+Servers, a network, policies to compare, and applications, for `vpfs sim`. [`scenarios/`](../scenarios) has files to
+start from; the [guide](guide/simulate.md) explains one. Units, `[[share]]`, and the keys of a policy's `scheduler` are
+those of [vpfs.toml](config.md). An unknown key is an error. An application has exactly one workload, with its parameters
+in a table.
+"#;
+
+/// The text of `docs/scenarios.md`.
+pub fn scenario_manual() -> String {
+    let phases = app::PHASES.map(|phase| format!("`{phase}`")).join(", ");
+    let models: String = DeviceProfile::NAMED.iter().map(|(name, what)| format!("|`{name}`|{what}|\n")).collect();
+    let keys = {
+        let own: Vec<_> = keys::SECTIONS.iter().copied().filter(|section| section.name != "share").collect();
+        vpfs_config::manual(INTRODUCTION, &own)
+    };
+    format!(
+        "{keys}\n## Device models\n\nValues of `device`; most represent the hardware of a paper.\n\n|name|description|\n|---|---|\n{models}\n\
+         ## Phases\n\nFor `phases`: {phases}. Each workload has some of them.\n"
+    )
 }

@@ -1,16 +1,18 @@
 //! The guarantees of the policy `isolation`, on models of a disk, of flash and of volumes, with no configuration but
 //! weights.
 //!
-//! `cargo test --release -p vpfs-sim --test isolation -- --nocapture` prints the measurements.
+//! `cargo test --release -p vpfs-sim --test it isolation -- --nocapture` prints the measurements.
 
 use std::time::Duration;
 
 use vpfs_core::{Depth, PolicyKind, Protection, Settings, SlotCostTable, Weight};
 use vpfs_sim::model::device::{DeviceProfile, HddProfile, VolumeProfile};
-use vpfs_sim::model::plan::{Interactive, Ior, Phase};
-use vpfs_sim::{App, Layout, LinkProfile, Partition, PeerNetwork, PolicySpec, Restart, Results, Scenario, ServerGroup};
+use vpfs_sim::model::plan::{Btio, BtioClass, Interactive, Ior, Phase};
+use vpfs_sim::{
+    App, Layout, LinkProfile, Partition, PeerNetwork, PolicySpec, Restart, Results, Scenario, ServerGroup, Simulation,
+};
 
-use crate::common::{ior, run};
+use crate::{ior, run};
 
 /// A small application that thinks between its calls, beside twelve writers.
 #[derive(Clone)]
@@ -437,5 +439,102 @@ fn protection_is_a_choice() {
         println!("{name:10} balanced {balanced:?}, strong {strong:?}");
         assert!(balanced.small >= 0.47 && balanced.large >= 0.47, "{name}: {balanced:?}");
         assert!(strong.small >= balanced.small - 0.02 && strong.large <= balanced.large + 0.02, "{name}: {strong:?}");
+    }
+}
+
+/// What the second job of `scenarios/stalling-disks.toml` had of its share in each second from the third on, with seeds
+/// 1 to 20, where disks stand still for 150 ms each second.
+fn parts(policy: usize) -> Vec<f64> {
+    let text = include_str!("../../../../scenarios/stalling-disks.toml");
+    let stalls = "every = \"5s\", length = \"300ms\"";
+    assert!(text.contains(stalls) && text.contains("seed = 1\n"), "what is replaced");
+    let text = text.replacen(stalls, "every = \"1s\", length = \"150ms\"", 1);
+    let second = Duration::from_secs(1);
+    let run = |seed: u64| {
+        let text = text.replacen("seed = 1\n", &format!("seed = {seed}\n"), 1);
+        let scenario = Scenario::parse("stalling-disks.toml", &text).unwrap();
+        let results = Simulation::new(&scenario, &scenario.policies[policy]).unwrap().run().unwrap();
+        (2..40).map(move |at: u32| results.shares_between(second * at, second * (at + 1))[1] * 4.0)
+    };
+    (1..=20).flat_map(run).collect()
+}
+
+/// Symptom: on disks that stand still for moments, the smaller of two jobs of 3:1 had twice its share for seconds.
+/// Cause: while a job waits at another server it is interactive here, and when it comes back, what it takes showed
+/// nothing, because after a standstill costs are learned too high, so all together seemed to take more time than there
+/// was. Proof: it has hardly more than with strict order by tags, which gives it 1.029 of its share and at most 1.33 in
+/// a second; 1.059 and 2.49 before, 1.048 now.
+#[test]
+fn a_standstill_does_not_make_bulk_interactive_for_long() {
+    let mean = |parts: &[f64]| parts.iter().sum::<f64>() / parts.len() as f64;
+    let [strict, ours] = [0, 1].map(parts);
+    assert!(mean(&ours) < mean(&strict) + 0.025, "{} and {}", mean(&ours), mean(&strict));
+    let most = ours.iter().copied().fold(0.0, f64::max);
+    assert!(most < 1.9, "{most}");
+}
+
+/// Of the small application of `vpfs demo`.
+const CALL: u64 = 320;
+
+/// BTIO's small calls in bursts, with computation between them.
+fn small(iterations: u32) -> App {
+    let plan = Btio {
+        processes: 8,
+        nodes: 4,
+        iterations,
+        total_bytes: 8 * u64::from(iterations) * CALL,
+        think_write: Duration::from_millis(750),
+        think_read: Duration::from_millis(450),
+        keep: true,
+        ..Btio::class(BtioClass::A)
+    };
+    App { nodes: 4, layout: Layout::striped(CALL), ..App::new("small", plan) }
+}
+
+/// A checkpoint of 56 processes, `servers` times 2 MiB in a call.
+fn checkpoint(servers: u32) -> App {
+    let call = servers * (2 << 20);
+    let time_limit = Some(Duration::from_secs(3600));
+    let plan = Ior { keep: true, time_limit, seed: 2, ..Ior::writes(56, call, call.into()) };
+    App { nodes: 4, background: true, layout: Layout::striped(64 << 10), ..App::new("checkpoint", plan) }
+}
+
+fn run_on(servers: u32, apps: Vec<App>, duration: Option<Duration>) -> Results {
+    let disk = HddProfile { extent_bytes: 128 << 20, ..HddProfile::SAS_7200 };
+    let link = vpfs_sim::LinkProfile { bytes_per_second: 10_000_000_000, latency: Duration::from_micros(50) };
+    let group = ServerGroup { link, ..ServerGroup::new(servers, DeviceProfile::Hdd(disk)) };
+    let scenario = Scenario { duration, servers: vec![group], apps, ..Scenario::default() };
+    let settings = Settings::new(PolicyKind::Isolation, Depth::new(14).unwrap(), SlotCostTable::default());
+    run(&scenario, &PolicySpec::new("policy", settings))
+}
+
+/// How many times as long as alone the small application takes, and what the checkpoint keeps: means of eight runs, in
+/// which the small one comes at different moments.
+fn outcome(servers: u32) -> (f64, f64) {
+    let run_time = |results: &Results| results.app("small").unwrap().run_time().unwrap().as_secs_f64();
+    let alone = run_time(&run_on(servers, vec![small(4)], None));
+    let large = run_on(servers, vec![App { background: false, ..checkpoint(servers) }], Some(Duration::from_secs(6)));
+    let large = large.apps[0].bytes() as f64 / 6.0;
+    let outcomes = (0..8).map(|moment| {
+        let start = Duration::from_millis(1500 + 70 * moment);
+        let both = run_on(servers, vec![App { start, ..small(4) }, checkpoint(servers)], None);
+        let took = run_time(&both);
+        [took / alone, both.apps[1].bytes() as f64 / (took + start.as_secs_f64()) / large]
+    });
+    outcomes.fold((0.0, 0.0), |sum, one| (sum.0 + one[0] / 8.0, sum.1 + one[1] / 8.0))
+}
+
+/// `vpfs demo` as a simulation: what the default policy promises there holds.
+///
+/// Symptom: with a common decision, the small job took 1.26 times as long, and the checkpoint kept 57 %. Cause: who was
+/// not named in a decision counted as interactive at a server, also who came after it, so 54 of the checkpoint's 56
+/// writes went at once; and a job that pauses for 0.6 s counted as gone. Proof: both keep as much as with the policy
+/// before, 1.08 and 87 %.
+#[test]
+fn the_small_application_takes_a_tenth_longer_and_the_checkpoint_keeps_eight_tenths() {
+    for servers in [4, 1] {
+        let (times, kept) = outcome(servers);
+        println!("{servers} servers: {times:.2} times as long, {kept:.2} kept");
+        assert!(times <= 1.12 && kept >= 0.8, "{servers} servers: {times:.2}, {kept:.2}");
     }
 }

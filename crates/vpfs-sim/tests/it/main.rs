@@ -7,27 +7,38 @@
     reason = "a panic is the report of a test, sizes are small, and measurements are for people"
 )]
 
-mod any_text;
-mod bounds;
-mod common;
-mod demo;
-mod groups;
-mod ioco;
 mod isolation;
-mod jitter;
 mod model {
     mod cache;
     mod disks;
     mod volume;
 }
 mod models;
-mod pace;
-mod peers;
 mod promises;
-mod restarts;
+mod results;
 mod scenarios;
-mod shares;
-mod stalls;
-mod times;
-mod totals;
-mod transfers;
+mod sharing;
+
+use std::time::Duration;
+
+use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable, Weight};
+use vpfs_sim::model::plan::{Ior, Phase};
+use vpfs_sim::{App, Layout, PolicySpec, Results, Scenario, Simulation};
+
+fn ior(processes: u32) -> Ior {
+    let time_limit = Some(Duration::from_secs(1000));
+    Ior { keep: true, time_limit, ..Ior::writes(processes, 1 << 20, 64 << 20) }
+}
+
+fn app(name: &str, weight: u32) -> App {
+    let weight = Weight::new(weight).unwrap();
+    App { weight, nodes: 4, layout: Layout::striped(64 << 10), phases: vec![Phase::Write], ..App::new(name, ior(16)) }
+}
+
+fn sfq(depth: u32) -> PolicySpec {
+    PolicySpec::new("sfq-d", Settings::new(PolicyKind::SfqD, Depth::new(depth).unwrap(), SlotCostTable::uniform()))
+}
+
+fn run(scenario: &Scenario, policy: &PolicySpec) -> Results {
+    Simulation::new(scenario, policy).unwrap().run().unwrap()
+}

@@ -1,12 +1,16 @@
-//! The models of devices, links and clients combined, in cases with a known answer.
+//! The models of devices, links and clients combined: cases with a known answer, requests that do not reach all servers
+//! at once, what coordination by windows of time needs to know of their times, and steps that wait for a time.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use vpfs_sim::model::device::DeviceProfile;
-use vpfs_sim::model::plan::{Ior, Phase};
-use vpfs_sim::{App, Layout, LinkProfile, PolicySpec, Results, Scenario, ServerGroup};
+use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable};
+use vpfs_sim::model::device::{DeviceProfile, NullAioProfile};
+use vpfs_sim::model::plan::{Call, Dir, Extent, FileId, Ior, Phase, Plan, Step, Steps};
+use vpfs_sim::{App, Layout, LinkProfile, PolicySpec, RequestTime, Results, Scenario, ServerGroup, Workload};
 
-use crate::common::{ior, run};
+use crate::{ior, run};
 
 const GIGABIT: LinkProfile = LinkProfile::GIGABIT;
 const MIB: u64 = 1 << 20;
@@ -69,4 +73,127 @@ fn more_calls_outstanding_hide_latency() {
     let time = |scenario| run(scenario, &PolicySpec::fifo()).apps[0].run_time().unwrap();
     assert_eq!(time(&one), (slow.latency * 4 + slow.transfer_time(MIB)) * 16);
     assert!(time(&four) < time(&one) / 2);
+}
+
+const SERVERS: u32 = 4;
+
+/// Eight applications make one call each, of one strip at each server, on servers that take no time.
+fn results(seed: u64, jitter: Duration) -> Results {
+    let once = Ior { transfer_bytes: 256 << 10, block_bytes: 256 << 10, time_limit: None, ..ior(1) };
+    let app = |number| App { phases: vec![Phase::Write], ..App::new(format!("app-{number}"), once.clone()) };
+    let servers = ServerGroup { link: LinkProfile::IDEAL, ..ServerGroup::new(SERVERS, DeviceProfile::None) };
+    let apps = (0..8).map(app).collect();
+    let scenario = Scenario { seed, jitter, trace: true, servers: vec![servers], apps, ..Scenario::default() };
+    run(&scenario, &PolicySpec::fifo())
+}
+
+/// The applications in the order in which a server completes their requests.
+fn order(results: &Results, server: u32) -> Vec<u32> {
+    let part = |call: &vpfs_sim::CallTrace| {
+        let part = call.parts.iter().find(|part| part.server == server).unwrap();
+        (part.finished, call.app)
+    };
+    let mut done: Vec<_> = results.trace.iter().map(part).collect();
+    done.sort_unstable();
+    done.into_iter().map(|(_, app)| app).collect()
+}
+
+#[test]
+fn servers_see_applications_in_different_orders() {
+    let with = results(1, Duration::from_millis(10));
+    let orders: BTreeSet<_> = (0..SERVERS).map(|server| order(&with, server)).collect();
+    assert_eq!(orders.len(), SERVERS as usize, "{orders:?}");
+    let without = results(1, Duration::ZERO);
+    assert!((1..SERVERS).all(|server| order(&without, server) == order(&without, 0)));
+}
+
+#[test]
+fn jitter_lies_between_zero_and_its_most_and_follows_the_seed() {
+    let most = Duration::from_millis(10);
+    let late = |seed| {
+        let done = results(seed, most).trace.into_iter().flat_map(|call| call.parts).map(|part| part.finished);
+        done.collect::<Vec<_>>()
+    };
+    let times = late(1);
+    let mean = times.iter().sum::<Duration>() / u32::try_from(times.len()).unwrap();
+    assert!(times.iter().all(|time| *time <= most + Duration::from_micros(10)), "{times:?}");
+    assert!(mean > most * 3 / 10 && mean < most * 7 / 10, "{mean:?}");
+    assert_eq!(times, late(1));
+    assert_ne!(times, late(2));
+}
+
+const SERVICE: Duration = Duration::from_secs(1);
+
+/// The orders in which servers serve eight applications that make one call each at the same moment, while a ninth one
+/// keeps all servers busy; their parts arrive up to `apart` later.
+fn orders(request_time: RequestTime, apart: Duration) -> BTreeSet<Vec<u32>> {
+    let once = Ior::writes(1, 256 << 10, 256 << 10);
+    let app =
+        |(number, start)| App { start, phases: vec![Phase::Write], ..App::new(format!("app-{number}"), once.clone()) };
+    let starts = [0, 600, 600, 600, 600, 600, 600, 600, 600].map(Duration::from_millis);
+    let device = DeviceProfile::NullAio(NullAioProfile { per_access: SERVICE, bytes_per_second: u64::MAX });
+    let scenario = Scenario {
+        jitter: apart,
+        trace: true,
+        servers: vec![ServerGroup { link: LinkProfile::IDEAL, ..ServerGroup::new(SERVERS, device) }],
+        apps: (0..).zip(starts).map(app).collect(),
+        ..Scenario::default()
+    };
+    let mut settings = Settings::new(PolicyKind::Ioco, Depth::new(1).unwrap(), SlotCostTable::uniform());
+    settings.ioco.window = Duration::from_millis(250);
+    let results = run(&scenario, &PolicySpec { request_time, ..PolicySpec::new("ioco", settings) });
+    let order = |server| {
+        let part = |call: &vpfs_sim::CallTrace| {
+            (call.parts.iter().find(|part| part.server == server).unwrap().finished, call.app)
+        };
+        let mut done: Vec<_> = results.trace.iter().map(part).collect();
+        done.sort_unstable();
+        done.into_iter().map(|(_, app)| app).collect()
+    };
+    (0..SERVERS).map(order).collect()
+}
+
+/// As long as the parts of a call are apart for less than a window, and no window ends between them, arrival is as good
+/// as the time of issue.
+#[test]
+fn servers_agree_by_arrival_unless_a_window_ends_between_the_parts() {
+    assert_eq!(orders(RequestTime::Issue, Duration::from_millis(390)).len(), 1);
+    assert_eq!(orders(RequestTime::Arrival, Duration::from_millis(140)).len(), 1);
+    assert!(orders(RequestTime::Arrival, Duration::from_millis(390)).len() > 1);
+}
+
+/// Writes at the given seconds of the phase.
+#[derive(Debug)]
+struct Paced(&'static [u64]);
+
+impl Plan for Paced {
+    fn processes(&self) -> u32 {
+        1
+    }
+
+    fn phases(&self) -> Vec<Phase> {
+        vec![Phase::Write]
+    }
+
+    fn steps(&self, _: Phase, _: u32) -> Steps {
+        let call = Call::Write(Extent { file: FileId { dir: Dir::Base, number: 0 }, offset: 0, bytes: 1 });
+        Box::new(self.0.iter().flat_map(move |&at| [Step::Until(Duration::from_secs(at)), Step::Call(call)]))
+    }
+}
+
+/// Each call takes three seconds.
+#[test]
+fn a_process_waits_for_its_time_and_does_not_if_it_is_late() {
+    let device = NullAioProfile { per_access: Duration::from_secs(3), bytes_per_second: u64::MAX };
+    let link = LinkProfile::IDEAL;
+    let app = App { start: Duration::from_secs(10), ..App::new("a", Workload::Plan(Arc::new(Paced(&[1, 2, 20])))) };
+    let scenario = Scenario {
+        trace: true,
+        servers: vec![ServerGroup { link, ..ServerGroup::new(1, DeviceProfile::NullAio(device)) }],
+        apps: vec![app],
+        ..Scenario::default()
+    };
+    let results = run(&scenario, &PolicySpec::fifo());
+    let issued: Vec<u64> = results.trace.iter().map(|call| call.issued.as_secs()).collect();
+    assert_eq!(issued, [11, 14, 30], "the second one is late, the third one is not");
 }

@@ -1,15 +1,15 @@
 //! What Two-level promises a class with a short deadline, beside one that asks for as much as it can get.
 //!
-//! `cargo test -p vpfs-sim --test promises -- --nocapture` prints the table.
+//! `cargo test -p vpfs-sim --test it promises -- --nocapture` prints the table.
 
 use std::time::Duration;
-
-use crate::common;
 
 use vpfs_core::{Bytes, Depth, PolicyKind, Scope, Settings, SlotCostTable, Target};
 use vpfs_sim::model::device::{DeviceProfile, VolumeProfile};
 use vpfs_sim::model::plan::{Interactive, Ior, Phase};
 use vpfs_sim::{App, Layout, LinkProfile, PolicySpec, Results, Scenario, ServerGroup};
+
+use crate::{ior, run};
 
 const SECONDS: u64 = 60;
 const MODES: [&str; 2] = ["policy = \"two-level\"", "policy = \"two-level\", deadlines = \"paper\""];
@@ -61,7 +61,7 @@ fn measure(scheduler: &str, deadline_ms: u32) -> (usize, [f64; 2]) {
 
 fn measure_with(scheduler: &str, target: u32, deadline_ms: u32) -> (usize, [f64; 2]) {
     let scenario = scenario(scheduler, target, deadline_ms);
-    let results = common::run(&scenario, &scenario.policies[0]);
+    let results = run(&scenario, &scenario.policies[0]);
     let (late, rates) = (late(&results), rates(&results));
     println!("{scheduler:22} greedy at {deadline_ms:3} ms: {late:3} of 1000 late, {rates:.1?} MB/s");
     (late, rates)
@@ -113,7 +113,7 @@ fn beside_large_requests(large_mib: u32) -> Results {
         fills: true,
         seed: 1,
     };
-    let large = Ior { transfer_bytes: large_mib << 20, block_bytes: 1 << 30, ..common::ior(12) };
+    let large = Ior { transfer_bytes: large_mib << 20, block_bytes: 1 << 30, ..ior(12) };
     let target = Target { rate: Bytes(10_000_000), scope: Scope::Total, deadline: Duration::from_millis(20) };
     let of = |app: App| App { layout: Layout::striped(64 << 10), phases: vec![Phase::Write], ..app };
     let link = LinkProfile { bytes_per_second: 10_000_000_000, latency: Duration::from_micros(20) };
@@ -129,7 +129,7 @@ fn beside_large_requests(large_mib: u32) -> Results {
         ..Scenario::default()
     };
     let settings = Settings::new(PolicyKind::TwoLevel, Depth::new(14).unwrap(), SlotCostTable::default());
-    common::run(&scenario, &PolicySpec::new("two-level", settings))
+    run(&scenario, &PolicySpec::new("two-level", settings))
 }
 
 /// Symptom: beside calls of 1 and of 16 MiB, the large application had half of its rate for ten seconds. Cause: bulk
@@ -163,7 +163,7 @@ fn a_deadline_leaves_the_rest_of_a_serial_disk() {
     let text = include_str!("../../../../scenarios/promised-latency.toml");
     let scenario = Scenario::parse("promised-latency.toml", text).unwrap();
     let policy = scenario.policies.iter().find(|policy| policy.name == "two-level").unwrap();
-    let results = common::run(&Scenario { trace: true, ..scenario.clone() }, policy);
+    let results = run(&Scenario { trace: true, ..scenario.clone() }, policy);
     let calls = || results.trace.iter().filter(|call| call.app == 0);
     let late = calls().filter(|call| call.finished - call.issued > Duration::from_millis(100)).count();
     let copied = results.apps[1].written_bytes as f64 / 60e6;
@@ -181,7 +181,7 @@ fn bulk_keeps_what_a_promise_leaves_when_that_begins() {
     let mut scenario = Scenario::parse("two-level-beside.toml", text).unwrap();
     scenario.trace = true;
     let policy = scenario.policies.iter().find(|policy| policy.name == "two-level").unwrap();
-    let results = common::run(&scenario, policy);
+    let results = run(&scenario, policy);
     let written = |from: u64, to: u64| {
         let within = Duration::from_secs(from)..Duration::from_secs(to);
         results.trace.iter().filter(|call| call.app == 1 && within.contains(&call.finished)).count()

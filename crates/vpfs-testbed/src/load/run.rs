@@ -12,7 +12,9 @@ use nfs3_types::nfs3::stable_how;
 use tokio::sync::{Barrier, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use vpfs_sim::model::plan::{Call, Dir, Extent, FileId, Limit, Phase, Plan, Step, node};
+use vpfs_sim::model::plan::{
+    Call, Dir, Extent, FileId, Limit, Phase, Plan, Step, first_process_of_node, node_of_process,
+};
 
 use super::Content;
 use super::measure::{Progress, Recorder, Report, WrongRead};
@@ -220,8 +222,8 @@ impl Run {
 async fn connect(options: &RunOptions, nodes: u32, processes: u32) -> std::result::Result<Vec<FileSystem>, RunError> {
     let mut clients: Vec<FileSystem> = Vec::new();
     for process in 0..processes {
-        let node = node::of_process(process, nodes, processes);
-        let first = node::first_process(node, nodes, processes);
+        let node = node_of_process(process, nodes, processes);
+        let first = first_process_of_node(node, nodes, processes);
         if process != first && options.connections == Connections::PerNode {
             clients.push(clients[first as usize].clone());
             continue;

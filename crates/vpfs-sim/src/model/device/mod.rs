@@ -8,45 +8,28 @@
 //! its parameters; [`DeviceProfile::NAMED`] has the hardware of the papers and some others. [`MetadataServer`] is the
 //! same for metadata operations, which have no bytes.
 
-mod by_name;
-mod changing;
-mod finishing;
+mod around;
+mod arrival_order;
 mod hdd;
-mod kept;
-mod metadata;
-mod neighbours;
-mod none;
-mod null_aio;
-mod outstanding;
 mod page_cache;
-mod pages;
 mod profile;
-mod shared;
-mod ssd;
-mod stalling;
-mod uniform;
-mod units;
-mod volume;
 
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::hash::Hasher;
 use std::time::Duration;
 
 use vpfs_core::Time;
+use vpfs_core::hash::mix;
 
-pub use by_name::UnknownDevice;
-pub use changing::{ChangeProfile, Changing};
+pub use around::{ChangeProfile, Changing, Shared, StallProfile, Stalling};
+pub use arrival_order::{
+    MetadataOp, MetadataProfile, MetadataServer, NoDevice, NullAio, NullAioProfile, Ssd, SsdProfile, Uniform,
+    UniformAccess, UniformProfile, Volume, VolumeProfile,
+};
 pub use hdd::{Hdd, HddProfile};
-pub use metadata::{MetadataOp, MetadataProfile, MetadataServer};
-pub use none::NoDevice;
-pub use null_aio::{NullAio, NullAioProfile};
-pub use outstanding::Outstanding;
 pub use page_cache::{PageCache, PageCacheProfile};
-pub use profile::DeviceProfile;
-pub use shared::Shared;
-pub use ssd::{Ssd, SsdProfile};
-pub use stalling::{StallProfile, Stalling};
-pub use uniform::{Uniform, UniformAccess, UniformProfile};
-pub use units::transfer_time;
-pub use volume::{Volume, VolumeProfile};
+pub use profile::{DeviceProfile, UnknownDevice};
 
 /// The direction of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -107,4 +90,164 @@ pub trait Device: Send {
     /// The server's processor is busy with other work for this long. Accesses submitted later wait for it if the model
     /// includes the server's own work; disks and flash ignore it.
     fn occupy(&mut self, _now: Time, _work: Duration) {}
+}
+
+fn end_of(io: &Io) -> u64 {
+    io.offset.saturating_add(io.len)
+}
+
+/// Time to move `len` bytes at `rate` bytes per second, rounded down to a nanosecond.
+pub fn transfer_time(len: u64, rate: u64) -> Duration {
+    let exact = || u64::try_from(u128::from(len) * 1_000_000_000 / u128::from(rate.max(1))).unwrap_or(u64::MAX);
+    // Nearly every product fits, and divisions of 128 bits cost several times those of 64.
+    Duration::from_nanos(len.checked_mul(1_000_000_000).map_or_else(exact, |nanos| nanos / rate.max(1)))
+}
+
+/// Numbers accesses whose finish time is known, and yields them when they finish; equal times in order of submission.
+#[derive(Debug, Default)]
+struct Finishing {
+    submitted: u64,
+    times: BinaryHeap<Reverse<(Time, IoId)>>,
+}
+
+impl Finishing {
+    /// The id of the next access, for one whose finish time is not known yet; see [`Finishing::finish`].
+    fn next_id(&mut self) -> IoId {
+        let id = IoId(self.submitted);
+        self.submitted += 1;
+        id
+    }
+
+    /// An access is done at `at`.
+    fn finish(&mut self, at: Time, id: IoId) {
+        self.times.push(Reverse((at, id)));
+    }
+
+    /// A new access that will be done at `at`.
+    fn submit(&mut self, at: Time) -> IoId {
+        let id = self.next_id();
+        self.finish(at, id);
+        id
+    }
+
+    fn poll_completed(&mut self, now: Time) -> Option<Completion> {
+        let &Reverse((at, id)) = self.times.peek().filter(|next| next.0.0 <= now)?;
+        self.times.pop();
+        Some(Completion { id, at })
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.times.peek().map(|next| next.0.0)
+    }
+
+    fn len(&self) -> usize {
+        self.times.len()
+    }
+}
+
+/// Something for each outstanding access, by its id. O(1), with a place for each id from the oldest one to the newest:
+/// small where no access is passed by many others.
+#[derive(Clone, Debug)]
+pub struct Outstanding<T> {
+    oldest: u64,
+    places: VecDeque<Option<T>>,
+    len: usize,
+}
+
+impl<T> Default for Outstanding<T> {
+    fn default() -> Self {
+        Self { oldest: 0, places: VecDeque::new(), len: 0 }
+    }
+}
+
+impl<T> Outstanding<T> {
+    /// Adds an access that is newer than all before.
+    pub fn insert(&mut self, id: IoId, value: T) {
+        if self.places.is_empty() {
+            self.oldest = id.0;
+        }
+        let index = self.index(id).filter(|index| *index >= self.places.len()).expect("ids ascend");
+        self.places.resize_with(index, || None);
+        self.places.push_back(Some(value));
+        self.len += 1;
+    }
+
+    /// Takes an access out.
+    pub fn remove(&mut self, id: IoId) -> Option<T> {
+        let removed = self.index(id).and_then(|index| self.places.get_mut(index)?.take())?;
+        self.len -= 1;
+        while let Some(None) = self.places.front() {
+            self.places.pop_front();
+            self.oldest += 1;
+        }
+        Some(removed)
+    }
+
+    /// What belongs to an access.
+    pub fn get(&self, id: IoId) -> Option<&T> {
+        self.places.get(self.index(id)?)?.as_ref()
+    }
+
+    /// What belongs to the oldest access.
+    fn oldest(&self) -> Option<&T> {
+        self.places.front()?.as_ref()
+    }
+
+    fn get_mut(&mut self, id: IoId) -> Option<&mut T> {
+        let index = self.index(id)?;
+        self.places.get_mut(index)?.as_mut()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    fn index(&self, id: IoId) -> Option<usize> {
+        usize::try_from(id.0.checked_sub(self.oldest)?).ok()
+    }
+}
+
+/// Fast, and no protection from those who choose places that collide: models serve simulations and tests.
+#[derive(Debug, Default)]
+struct PlaceHasher(u64);
+
+impl Hasher for PlaceHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64((*byte).into()));
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = mix(self.0 ^ value);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_freed_in_any_order() {
+        let mut outstanding = Outstanding::default();
+        for id in [3, 4, 6, 7] {
+            outstanding.insert(IoId(id), id);
+        }
+        let removed = [4, 4, 5, 9, 0, 3].map(|id| outstanding.remove(IoId(id)));
+        assert_eq!(removed, [Some(4), None, None, None, None, Some(3)]);
+        assert_eq!((outstanding.places.len(), outstanding.len()), (2, 2), "it begins with the oldest");
+        assert_eq!([6, 7, 8].map(|id| outstanding.get(IoId(id)).copied()), [Some(6), Some(7), None]);
+        outstanding.remove(IoId(6));
+        outstanding.remove(IoId(7));
+        outstanding.insert(IoId(100), 100);
+        assert_eq!((outstanding.places.len(), outstanding.is_empty()), (1, false), "earlier ids have no place");
+    }
 }

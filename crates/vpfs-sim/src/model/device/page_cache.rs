@@ -1,16 +1,12 @@
 //! A file server's page cache: writes end in memory until too much is dirty, reads come from memory if it has them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::BuildHasherDefault;
 use std::time::Duration;
 
 use vpfs_core::Time;
 
-use super::finishing::Finishing;
-use super::kept::Kept;
-use super::outstanding::Outstanding;
-use super::pages::{PAGE_BYTES, Pages, Run};
-use super::units::transfer_time;
-use super::{Completion, Device, Io, IoId, IoKind};
+use super::{Completion, Device, Finishing, Io, IoId, IoKind, Outstanding, PlaceHasher, end_of, transfer_time};
 
 /// Parameters of a [`PageCache`].
 #[derive(Clone, Debug, PartialEq)]
@@ -381,10 +377,6 @@ impl PageCache {
     }
 }
 
-fn end_of(io: &Io) -> u64 {
-    io.offset.saturating_add(io.len)
-}
-
 impl std::fmt::Debug for PageCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PageCache").field("profile", &self.profile).finish_non_exhaustive()
@@ -414,5 +406,268 @@ impl Device for PageCache {
 
     fn outstanding(&self) -> usize {
         self.finishing.len() + self.undecided()
+    }
+}
+
+/// The unit in which a cache tracks dirty data: a write of one byte makes a whole page dirty.
+const PAGE_BYTES: u64 = 4096;
+
+/// Dirty bytes of one object, whole pages, that became dirty together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    object: u64,
+    begin: u64,
+    end: u64,
+    /// When the first of its bytes became dirty.
+    since: Time,
+}
+
+/// Pages that are not on the device yet: runs that do not overlap, indexed by position and by age. All operations are
+/// O(log n) for each run that they touch; there is at most one run for each dirty page.
+#[derive(Debug, Default)]
+struct Pages {
+    /// By object and first byte: the run's end and its number.
+    by_place: BTreeMap<(u64, u64), (u64, IoId)>,
+    /// By number, which grows with time.
+    by_age: Outstanding<Run>,
+    added: u64,
+}
+
+impl Pages {
+    /// Marks the pages of `io` dirty; returns the bytes of those that were clean. The others keep their age.
+    fn add(&mut self, now: Time, io: &Io) -> u64 {
+        let (mut at, end) = pages(io);
+        let mut new = 0;
+        while at < end {
+            let until = if self.end_of_last(io.object, end - 1).is_none_or(|dirty_until| dirty_until <= at) {
+                end // Nothing of it is dirty, as is most often the case.
+            } else if let Some(dirty_until) = self.dirty_until(io.object, at) {
+                at = dirty_until;
+                continue;
+            } else {
+                self.next_run(io.object, at).map_or(end, |(next, _)| next.min(end))
+            };
+            self.insert(Run { object: io.object, begin: at, end: until, since: now });
+            new += until - at;
+            at = until;
+        }
+        new
+    }
+
+    /// Whether all pages of `io` are dirty and therefore in memory.
+    fn covers(&self, io: &Io) -> bool {
+        let (mut at, end) = pages(io);
+        while at < end {
+            let Some(dirty_until) = self.dirty_until(io.object, at) else { return false };
+            at = dirty_until;
+        }
+        io.len > 0
+    }
+
+    /// The run that has been dirty for the longest time.
+    fn oldest(&self) -> Option<&Run> {
+        self.by_age.oldest()
+    }
+
+    /// Removes the first run of an object that starts at byte `at` or after it.
+    fn pop_from(&mut self, object: u64, at: u64) -> Option<Run> {
+        let (begin, number) = self.next_run(object, at)?;
+        self.by_place.remove(&(object, begin));
+        self.by_age.remove(number)
+    }
+
+    fn insert(&mut self, run: Run) {
+        let number = IoId(self.added);
+        self.by_place.insert((run.object, run.begin), (run.end, number));
+        self.by_age.insert(number, run);
+        self.added += 1;
+    }
+
+    /// The end of the run that contains byte `at`; `None` if that byte is clean.
+    fn dirty_until(&self, object: u64, at: u64) -> Option<u64> {
+        self.end_of_last(object, at).filter(|end| *end > at)
+    }
+
+    /// The end of the last run that starts at byte `at` or before it. All objects before are in the range, which costs
+    /// less than to look for the first run of this one.
+    fn end_of_last(&self, object: u64, at: u64) -> Option<u64> {
+        let (&(of, _), &(end, _)) = self.by_place.range(..=(object, at)).next_back()?;
+        (of == object).then_some(end)
+    }
+
+    /// The start of the first run at byte `at` or after it.
+    fn next_run(&self, object: u64, at: u64) -> Option<(u64, IoId)> {
+        let (&(of, begin), &(_, number)) = self.by_place.range((object, at)..).next()?;
+        (of == object).then_some((begin, number))
+    }
+}
+
+/// First byte and end of the range of pages that an access touches.
+fn pages(io: &Io) -> (u64, u64) {
+    let end = io.offset.saturating_add(io.len);
+    (io.offset / PAGE_BYTES * PAGE_BYTES, end.checked_next_multiple_of(PAGE_BYTES).unwrap_or(u64::MAX))
+}
+
+/// Pages that a cache keeps in memory until others need their place, in the order in which they came. Which pages are
+/// there is a bit for each, in words that are found by their place: a sorted tree would be searched for each access,
+/// and nobody asks for the next page.
+#[derive(Debug, Default)]
+struct Kept {
+    words: HashMap<Word, u64, BuildHasherDefault<PlaceHasher>>,
+    /// Pages of one object that came together, oldest first.
+    runs: VecDeque<Together>,
+    bytes: u64,
+}
+
+/// An object, and the number of a word of its pages.
+type Word = (u64, u64);
+
+/// Pages from the first to before the last.
+#[derive(Clone, Copy, Debug)]
+struct Together {
+    object: u64,
+    begin: u64,
+    end: u64,
+}
+
+impl Kept {
+    /// Takes the pages of `io`; those that are there already keep their age. O(pages / 64 + runs).
+    fn add(&mut self, io: &Io) {
+        let runs = self.runs.len();
+        for (word, mask) in words(&Together::of(io)) {
+            let kept = self.words.entry(word).or_default();
+            let mut new = mask & !*kept;
+            *kept |= mask;
+            self.bytes += u64::from(new.count_ones()) * PAGE_BYTES;
+            while new != 0 {
+                let first = new.trailing_zeros();
+                let pages = (new >> first).trailing_ones();
+                new &= !bits(first, first + pages);
+                let begin = word.1 * 64 + u64::from(first);
+                let end = begin + u64::from(pages);
+                let goes_on = self.runs.len() > runs;
+                match self.runs.back_mut().filter(|last| goes_on && last.end == begin) {
+                    Some(last) => last.end = end,
+                    None => self.runs.push_back(Together { object: io.object, begin, end }),
+                }
+            }
+        }
+    }
+
+    /// Whether all pages of `io` are there. O(pages / 64).
+    fn covers(&self, io: &Io) -> bool {
+        let has = |(word, mask)| self.words.get(&word).is_some_and(|kept| kept & mask == mask);
+        io.len > 0 && words(&Together::of(io)).all(has)
+    }
+
+    /// Drops the oldest pages until no more than `most` bytes are left, or the last of them is dropped.
+    fn shrink_to(&mut self, most: u64) {
+        while self.bytes > most
+            && let Some(run) = self.runs.pop_front()
+        {
+            self.bytes -= (run.end - run.begin) * PAGE_BYTES;
+            for (word, mask) in words(&run) {
+                if let Some(kept) = self.words.get_mut(&word) {
+                    *kept &= !mask;
+                    if *kept == 0 {
+                        self.words.remove(&word);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Together {
+    /// The pages that an access touches.
+    fn of(io: &Io) -> Self {
+        let end = io.offset.saturating_add(io.len).div_ceil(PAGE_BYTES);
+        Self { object: io.object, begin: io.offset / PAGE_BYTES, end }
+    }
+}
+
+/// The words of some pages, with their bits.
+fn words(run: &Together) -> impl Iterator<Item = (Word, u64)> + use<> {
+    let Together { object, begin, end } = *run;
+    let bit = |page: u64| u32::try_from(page.min(64)).unwrap_or(64);
+    (begin / 64..end.div_ceil(64)).map(move |word| {
+        let before = word * 64;
+        ((object, word), bits(bit(begin.saturating_sub(before)), bit(end - before)))
+    })
+}
+
+/// Bits from `first` to before `end`, up to 64 of them.
+fn bits(first: u32, end: u32) -> u64 {
+    let below = |bit: u32| 1_u64.checked_shl(bit).map_or(u64::MAX, |bit| bit - 1);
+    below(end) & !below(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Compares runs with an oracle that tracks pages one by one.
+    #[test]
+    fn agrees_with_a_set_of_pages() {
+        let (mut runs, mut set, mut random) = (Pages::default(), BTreeSet::new(), 1_u64);
+        for step in 0..20_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let [object, offset, len] = [random >> 63, (random >> 32) % 200_000, (random >> 50) % 30_000];
+            let io = Io { kind: IoKind::Write, object, offset, len };
+            let (begin, end) = pages(&io);
+            let touched =
+                || (if len == 0 { 0..0 } else { begin / PAGE_BYTES..end / PAGE_BYTES }).map(|page| (object, page));
+            assert_eq!(runs.covers(&io), len > 0 && touched().all(|page| set.contains(&page)));
+            if random >> 40 & 3 == 0 {
+                let run = runs.oldest().copied();
+                run.iter().for_each(|run| assert_eq!(runs.pop_from(run.object, run.begin).as_ref(), Some(run)));
+                for page in run.iter().flat_map(|run| run.begin / PAGE_BYTES..run.end / PAGE_BYTES) {
+                    assert!(set.remove(&(run.expect("it has pages").object, page)));
+                }
+            } else if len > 0 {
+                let before = set.len();
+                set.extend(touched());
+                assert_eq!(runs.add(Time::from_millis(step), &io), (set.len() - before) as u64 * PAGE_BYTES);
+            }
+        }
+    }
+
+    #[test]
+    fn dirty_pages_keep_their_age() {
+        let mut runs = Pages::default();
+        let write = |offset, len| Io { kind: IoKind::Write, object: 1, offset, len };
+        assert_eq!(runs.add(Time::from_millis(1), &write(10, 1)), PAGE_BYTES);
+        assert_eq!(runs.add(Time::from_millis(2), &write(0, 2 * PAGE_BYTES)), PAGE_BYTES);
+        let run = |begin, end, millis| Run { object: 1, begin, end, since: Time::from_millis(millis) };
+        assert_eq!(runs.pop_from(1, 1), Some(run(PAGE_BYTES, 2 * PAGE_BYTES, 2)));
+        assert_eq!((runs.pop_from(2, 0), runs.pop_from(1, 1)), (None, None));
+        assert_eq!(runs.pop_from(1, 0), Some(run(0, PAGE_BYTES, 1)));
+    }
+
+    /// What is dirty is kept in another way; for what both have, they agree, and so on what is dropped.
+    #[test]
+    fn agrees_with_sorted_runs() {
+        let (mut kept, mut sorted, mut random) = (Kept::default(), Pages::default(), 1_u64);
+        let mut bytes = 0;
+        for _ in 0..30_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let [object, offset, len] = [random >> 63, (random >> 32) % 5_000_000, (random >> 50) % 900_000];
+            let io =
+                Io { kind: IoKind::Read, object, offset, len: if random >> 45 & 7 > 0 { len % 20_000 } else { len } };
+            assert_eq!(kept.covers(&io), sorted.covers(&io));
+            if io.len > 0 && random >> 40 & 1 == 0 {
+                kept.add(&io);
+                bytes += sorted.add(Time::ZERO, &io);
+                kept.shrink_to(4_000_000);
+                while bytes > 4_000_000 {
+                    let run = *sorted.oldest().unwrap();
+                    sorted.pop_from(run.object, run.begin);
+                    bytes -= run.end - run.begin;
+                }
+            }
+            assert_eq!((kept.bytes, kept.words.values().all(|word| *word != 0)), (bytes, true));
+        }
     }
 }

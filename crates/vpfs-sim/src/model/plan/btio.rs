@@ -10,9 +10,9 @@
 use std::iter;
 use std::time::Duration;
 
-use super::pieces::pieces;
 use super::{
-    Amount, Call, Dir, Extent, FileId, Phase, Plan, PlanError, Step, Steps, calls, check_processes, refuse_if,
+    Amount, Call, Dir, Extent, FileId, Phase, Plan, PlanError, Step, Steps, calls, check_processes,
+    first_process_of_node, pieces, refuse_if,
 };
 use vpfs_core::hash::mix;
 
@@ -53,10 +53,10 @@ pub struct Btio {
     /// Largest call; the seed chooses sizes between the two.
     pub transfer_max_bytes: u32,
     /// Computation after each burst of writes.
-    #[serde(serialize_with = "crate::model::plan::seconds::seconds", rename = "think_write_seconds")]
+    #[serde(serialize_with = "super::seconds", rename = "think_write_seconds")]
     pub think_write: Duration,
     /// Verification after each burst of reads.
-    #[serde(serialize_with = "crate::model::plan::seconds::seconds", rename = "think_read_seconds")]
+    #[serde(serialize_with = "super::seconds", rename = "think_read_seconds")]
     pub think_read: Duration,
     /// Whether to read back and verify.
     pub read: bool,
@@ -120,7 +120,7 @@ impl Btio {
             Subtype::Simple => Some(process),
             // The first process on each node; nodes are filled in blocks.
             Subtype::Full => {
-                (0..self.nodes).find(|&node| super::node::first_process(node, self.nodes, self.processes) == process)
+                (0..self.nodes).find(|&node| first_process_of_node(node, self.nodes, self.processes) == process)
             }
         }
     }

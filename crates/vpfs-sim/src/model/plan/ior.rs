@@ -70,7 +70,7 @@ pub struct Ior {
     /// How long each phase that moves data lasts; transfers start over when they are used up.
     ///
     /// If what is written is read later, every byte is written at least once, even if that takes longer.
-    #[serde(serialize_with = "crate::model::plan::seconds::optional_seconds", rename = "time_limit_seconds")]
+    #[serde(serialize_with = "super::optional_seconds", rename = "time_limit_seconds")]
     pub time_limit: Option<Duration>,
     /// Seed of contents and random order.
     pub seed: u64,

@@ -4,34 +4,25 @@
 //! without a file system; `vpfs-testbed` executes them and `vpfs-sim` simulates them.
 
 mod btio;
-mod interactive;
 mod ior;
 mod md;
-pub mod node;
-mod noncontig;
-mod paced;
-mod pieces;
-mod pio;
-mod replay;
-mod seconds;
 mod shared_file;
-mod strided;
-mod tile;
+mod timed;
 mod wrf;
 
-use std::fmt;
+use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
+use std::{fmt, iter};
+
+use rand::rngs::Xoshiro256PlusPlus;
+use rand::{RngExt, SeedableRng};
+use serde::Serialize;
 
 pub use btio::{Btio, BtioClass, Subtype};
-pub use interactive::Interactive;
 pub use ior::{FileMode, Ior, Order};
 pub use md::{Md, MdData};
-pub use noncontig::Noncontig;
-pub use paced::{Pace, Paced};
-pub use pio::{PioBench, PioPattern};
-pub use replay::Replay;
-pub use strided::Strided;
-pub use tile::MpiTileIo;
+pub use shared_file::{MpiTileIo, Noncontig, PioBench, PioPattern};
+pub use timed::{Interactive, Pace, Paced, Replay};
 pub use wrf::Wrf;
 
 /// A directory of a run.
@@ -308,4 +299,94 @@ fn counted(plan: &dyn Plan, phase: Phase) -> Amount {
 /// Steps of calls only.
 fn calls(calls: impl Iterator<Item = Call> + Send + 'static) -> Steps {
     Box::new(calls.map(Step::Call))
+}
+
+/// Equal blocks at equal distances in a file, moved by one call: list I/O [IOCO §5.1].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strided {
+    /// The file.
+    pub file: FileId,
+    /// First byte of the first block.
+    pub offset: u64,
+    /// Bytes of each block, at least one.
+    pub block_bytes: u32,
+    /// From the start of one block to the start of the next, at least `block_bytes`.
+    pub stride_bytes: u64,
+    /// Number of blocks, at least one.
+    pub blocks: u32,
+}
+
+impl Strided {
+    /// The blocks, by offset.
+    pub fn extents(self) -> impl Iterator<Item = Extent> + Send {
+        let Self { file, offset, block_bytes, stride_bytes, blocks } = self;
+        let block = move |index| Extent { file, offset: offset + u64::from(index) * stride_bytes, bytes: block_bytes };
+        (0..blocks).map(block)
+    }
+
+    /// Total bytes of all blocks.
+    pub fn bytes(self) -> u64 {
+        u64::from(self.block_bytes) * u64::from(self.blocks)
+    }
+}
+
+/// Cuts `range` of a file into pieces of sizes chosen by `seed`; the last one takes the remaining bytes.
+fn pieces(
+    file: FileId,
+    range: Range<u64>,
+    sizes: RangeInclusive<u32>,
+    seed: u64,
+) -> impl Iterator<Item = Extent> + Send + use<> {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let Range { start: mut offset, end } = range;
+    iter::from_fn(move || {
+        let left = u32::try_from(end - offset).unwrap_or(u32::MAX);
+        let piece = (left > 0).then(|| random.random_range(sizes.clone()).min(left));
+        let extent = piece.map(|bytes| Extent { file, offset, bytes });
+        offset += u64::from(piece.unwrap_or(0));
+        extent
+    })
+}
+
+/// The node of `process`. Nodes are filled in blocks, as MPI launchers do by default; the first nodes take one more if
+/// there is a remainder.
+pub fn node_of_process(process: u32, nodes: u32, processes: u32) -> u32 {
+    let share = u64::from(process) * u64::from(nodes) / u64::from(processes);
+    u32::try_from(share).expect("below the number of nodes")
+}
+
+/// The first process of `node`.
+pub fn first_process_of_node(node: u32, nodes: u32, processes: u32) -> u32 {
+    let first = (u64::from(node) * u64::from(processes)).div_ceil(u64::from(nodes));
+    u32::try_from(first).expect("at most the number of processes")
+}
+
+/// Durations in JSON are seconds.
+fn seconds<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(duration.as_secs_f64())
+}
+
+/// As [`seconds`], or null.
+fn optional_seconds<S: serde::Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    duration.map(|duration| duration.as_secs_f64()).serialize(serializer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_node_begins_where_the_one_before_it_ends() {
+        for processes in 1..20 {
+            for nodes in 1..=processes {
+                let placed: Vec<u32> =
+                    (0..processes).map(|process| node_of_process(process, nodes, processes)).collect();
+                assert!(placed.is_sorted());
+                for node in 0..nodes {
+                    let first = placed.iter().position(|&n| n == node).unwrap();
+                    assert_eq!(first, first_process_of_node(node, nodes, processes) as usize);
+                }
+            }
+        }
+    }
 }

@@ -9,8 +9,9 @@ use std::iter;
 use std::ops::Range;
 use std::time::Duration;
 
-use super::pieces::pieces;
-use super::{Call, Dir, Extent, FileId, Phase, Plan, PlanError, Step, Steps, calls, check_processes, refuse_if};
+use super::{
+    Call, Dir, Extent, FileId, Phase, Plan, PlanError, Step, Steps, calls, check_processes, pieces, refuse_if,
+};
 use vpfs_core::hash::mix;
 
 /// Parameters of a WRF-like run.
@@ -27,7 +28,7 @@ pub struct Wrf {
     /// Minutes of the forecast; in each of them every process writes a restart file and a part of the output.
     pub forecast_minutes: u32,
     /// Computation for each minute of the forecast.
-    #[serde(serialize_with = "crate::model::plan::seconds::seconds", rename = "think_seconds")]
+    #[serde(serialize_with = "super::seconds", rename = "think_seconds")]
     pub think: Duration,
     /// Smallest call that moves data.
     pub transfer_min_bytes: u32,

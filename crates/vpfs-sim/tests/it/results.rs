@@ -1,14 +1,62 @@
-//! Transfers that are told while a simulation runs.
+//! What a simulation tells: what the time of an application is spent on, and transfers while it runs.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common;
-
 use vpfs_sim::model::device::DeviceProfile;
 use vpfs_sim::model::plan::{Call, Extent, Interactive, Ior, Noncontig, Phase, Plan, Step};
-use vpfs_sim::{App, PolicySpec, Scenario, ServerGroup, Simulation, Transfer, Workload};
+use vpfs_sim::{App, AppResults, PolicySpec, Scenario, ServerGroup, Simulation, Transfer, Workload};
+
+use crate::ior;
+
+/// The parts of the calls' time in scheduler, storage and network, of all processes on one server.
+fn parts(server: &str, scheduler: &str, ior: &str) -> [f64; 3] {
+    let text = format!(
+        "[[servers]]\n{server}\n[[policy]]\nname = \"p\"\nscheduler = {{ {scheduler} }}\n\
+         [[app]]\nname = \"a\"\nior = {{ block = \"8MiB\", file = \"per-process\", {ior} }}\n"
+    );
+    let scenario = Scenario::parse("my.toml", &text).unwrap();
+    let results = Simulation::new(&scenario, &scenario.policies[0]).unwrap().run().unwrap();
+    let AppResults { io_time, scheduler_time, storage_time, .. } = &results.apps[0];
+    let network = io_time.checked_sub(*scheduler_time + *storage_time).unwrap();
+    [*scheduler_time, *storage_time, network].map(|time| time.as_secs_f64() / io_time.as_secs_f64())
+}
+
+const ONE: &str = "policy = \"sfq-d\", depth = 1, slot_cost = []";
+
+#[test]
+fn calls_wait_where_the_bottleneck_is() {
+    let hdd = "device = \"hdd\"";
+    let [scheduler, storage, network] = parts(hdd, ONE, "processes = 8");
+    assert!(scheduler > 0.7 && storage < 0.3 && network < 0.1, "{scheduler} {storage} {network}");
+    let [scheduler, storage, network] = parts(hdd, "policy = \"fifo\"", "processes = 8");
+    assert!(scheduler == 0.0 && storage > 0.9, "{scheduler} {storage} {network}");
+    for rw in ["read = \"off\"", "read = \"on\", write = \"off\""] {
+        let slow = "device = \"none\"\nlink_rate = \"1MB/s\"";
+        let [scheduler, storage, network] = parts(slow, "policy = \"fifo\"", &format!("processes = 2, {rw}"));
+        assert!(scheduler == 0.0 && storage < 0.01 && network > 0.99, "{rw}: {scheduler} {storage} {network}");
+    }
+}
+
+/// Once, it was said to have waited for its own processes for the whole run.
+#[test]
+fn an_application_that_never_starts_spends_no_time() {
+    let text = "duration = \"2s\"\n[[servers]]\n[[policy]]\nname = \"p\"\nscheduler = { policy = \"fifo\" }\n\
+                [[app]]\nname = \"now\"\nior = { block = \"1MiB\" }\n[[app]]\nname = \"never\"\nstart = \"3s\"\nior = {}\n";
+    let scenario = Scenario::parse("my.toml", text).unwrap();
+    let results = Simulation::new(&scenario, &scenario.policies[0]).unwrap().run().unwrap();
+    let [now, never] = [0, 1].map(|app| results.active(&results.apps[app]));
+    assert!(!now.is_zero() && never.is_zero(), "{now:?} {never:?}");
+}
+
+/// Eight calls at a time, one of which is served: each waits while seven others move data and are stored.
+#[test]
+fn with_one_slot_each_waits_for_all_others() {
+    let [scheduler, storage, network] = parts("device = \"one-head\"", ONE, "processes = 8, transfer = \"64KiB\"");
+    let waits = scheduler / (storage + network);
+    assert!((6.5..7.1).contains(&waits), "{waits}");
+}
 
 fn transfers(apps: Vec<App>) -> Vec<Transfer> {
     transfers_on(ServerGroup::new(3, DeviceProfile::hdd()), apps)
@@ -45,7 +93,7 @@ fn sorted(transfers: impl Iterator<Item = (u32, bool, Extent)>) -> Vec<(u32, boo
 
 #[test]
 fn every_block_of_every_application_is_told_once() {
-    let ior = Ior { block_bytes: 8 << 20, read: true, time_limit: None, ..common::ior(4) };
+    let ior = Ior { block_bytes: 8 << 20, read: true, time_limit: None, ..ior(4) };
     let noncontig = Noncontig { requests: 8, ..Noncontig::paper(4) };
     let all = transfers(vec![App::new("a", ior.clone()), App::new("b", Workload::Plan(Arc::new(noncontig.clone())))]);
     let of = |app| {
@@ -80,7 +128,7 @@ fn preparation_is_not_told() {
 #[test]
 fn reads_in_pieces_end_once_where_storage_takes_no_time() {
     let memory = ServerGroup { flow_buffers: 8, ..ServerGroup::new(3, DeviceProfile::None) };
-    let ior = Ior { transfer_bytes: 8 << 20, block_bytes: 16 << 20, read: true, time_limit: None, ..common::ior(4) };
+    let ior = Ior { transfer_bytes: 8 << 20, block_bytes: 16 << 20, read: true, time_limit: None, ..ior(4) };
     let all = transfers_on(memory, vec![App::new("a", ior)]);
     assert_eq!(all.iter().filter(|transfer| !transfer.is_write).count(), 8);
 }
