@@ -17,7 +17,7 @@ pub enum Model {
 
 impl Model {
     /// The gain in percent below which a layout is not worth a change. Nine predictions of ten for random servers and
-    /// workloads are less than a fifth off, half of them less than 3 % (`crates/vpfs-report/tests/it/advice`). The
+    /// workloads are less than a fifth off, half of them less than 3 % (`crates/vpfs-report/tests/it/advice.rs`). The
     /// paper's cost leaves out what most of a gain comes from with many processes, so it shows smaller ones.
     pub fn gain_percent(self) -> u32 {
         match self {

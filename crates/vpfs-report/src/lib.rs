@@ -40,23 +40,15 @@
 //! ```
 
 mod axis;
-mod bars;
 mod canvas;
 mod chart;
 mod check;
 pub mod figures;
-mod html;
-mod number;
-mod plot;
 mod profile;
 mod report;
-mod text;
 
-pub use axis::Axis;
-pub use bars::{Bar, Bars};
-pub use chart::Chart;
+pub use axis::{Axis, number};
+pub use chart::{Bar, Bars, Chart, Plot, Series};
 pub use check::{Check, Conclusion, Kind, Measured, Tally, Verdict};
-pub use number::number;
-pub use plot::{Plot, Series};
 pub use profile::profile_report;
 pub use report::{Report, Section, Table, Tone};

@@ -17,7 +17,6 @@ mod harl;
 mod ioco;
 mod papers;
 mod scenario;
-pub mod testbed;
 mod two_level;
 mod vpfs;
 mod vpfs_plus;

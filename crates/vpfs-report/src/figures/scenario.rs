@@ -1,6 +1,10 @@
-//! The scenario files of figures, in `scenarios/figures/` of the repository.
+//! The scenario files of figures, in `scenarios/figures/` of the repository, and the papers' clusters, each described
+//! once.
 
-use vpfs_sim::{PolicySpec, Results, Scenario, SimError, Simulation};
+use std::time::Duration;
+
+use vpfs_sim::model::device::{DeviceProfile, HddProfile, PageCacheProfile};
+use vpfs_sim::{LinkProfile, PolicySpec, Results, Scenario, ServerGroup, SimError, Simulation};
 
 use crate::{Section, Table};
 
@@ -42,6 +46,37 @@ pub(crate) fn assumptions(section: Section, text: &str) -> Section {
     section.table(items.into_iter().fold(heading, |table, item| table.row([item])))
 }
 
+/// The eight storage nodes of [vPFS §IV-A] and [vPFS+ §V-A]: one 500 GB 7200 rpm SAS disk each for data, EXT3 in data
+/// journalling mode, gigabit Ethernet.
+pub(crate) fn vpfs_servers() -> ServerGroup {
+    ServerGroup::new(8, DeviceProfile::Hdd(HddProfile::SAS_7200))
+}
+
+/// Servers of [IOCO §5.1]: 7200 rpm SATA disks behind gigabit Ethernet, with PVFS2.
+pub(crate) fn ioco_disks(count: u32) -> ServerGroup {
+    let disk = Box::new(DeviceProfile::Hdd(HddProfile::SATA_7200));
+    ServerGroup::new(count, DeviceProfile::PageCache(PageCacheProfile::LINUX_8_GB, disk))
+}
+
+/// The eight servers of [IOCO §2], with the same disks behind 4X InfiniBand.
+pub(crate) fn ioco_disks_on_infiniband() -> ServerGroup {
+    ServerGroup { link: LinkProfile::INFINIBAND_4X, ..ioco_disks(8) }
+}
+
+/// Servers of [IOCO §5.1] with PCI-E X4 flash behind 4X InfiniBand, with PVFS2.
+pub(crate) fn ioco_flash(count: u32) -> ServerGroup {
+    let device = DeviceProfile::PageCache(PageCacheProfile::LINUX_8_GB_FLASH, Box::new(DeviceProfile::ssd()));
+    ServerGroup { link: LinkProfile::INFINIBAND_4X, ..ServerGroup::new(count, device) }
+}
+
+/// The spread of simultaneous requests on gigabit Ethernet, **assumed**: a dozen full frames of other traffic in front
+/// of them at each of a few places, and the time slices of client processes: a third of a millisecond each for the
+/// application, the process and the request. [IOCO §5.2] says only that delays are not uniform.
+pub(crate) const ETHERNET_JITTER: Duration = Duration::from_micros(333);
+
+/// The same on InfiniBand, **assumed**: client processes only.
+pub(crate) const INFINIBAND_JITTER: Duration = Duration::from_micros(33);
+
 /// Changes of a scenario that take away what conclusions are about.
 #[cfg(test)]
 pub(crate) mod changes {
@@ -66,7 +101,7 @@ pub(crate) mod changes {
         scenario
     }
 
-    pub(crate) fn with_policies(scenario: &mut Scenario, change: impl Fn(&mut vpfs_sim::PolicySpec)) {
+    fn with_policies(scenario: &mut Scenario, change: impl Fn(&mut vpfs_sim::PolicySpec)) {
         scenario.policies.iter_mut().for_each(change);
     }
 }

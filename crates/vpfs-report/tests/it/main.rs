@@ -6,5 +6,4 @@
 )]
 
 mod advice;
-mod first_page;
 mod report;

@@ -217,7 +217,7 @@ fn values(placements: &[Placement]) -> Values {
 pub(crate) fn changed(change: &str) -> Result<Values, SimError> {
     use vpfs_sim::model::plan::Phase;
 
-    let mut base = crate::figures::scenario::changes::apply(&scenario::parse("vpfs-plus-9.toml", BASE)?, change);
+    let mut base = scenario::changes::apply(&scenario::parse("vpfs-plus-9.toml", BASE)?, change);
     for app in &mut base.apps {
         app.phases = vec![Phase::Setup, Phase::MakeDir, Phase::Create];
     }

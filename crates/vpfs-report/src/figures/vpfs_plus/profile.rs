@@ -11,7 +11,7 @@ use vpfs_sim::{SimError, parallel};
 use vpfs_testbed::profile::{Measurement, OpFit, StorageFit, fit, measure};
 
 use crate::figures::papers::Values;
-use crate::figures::testbed;
+use crate::figures::scenario;
 use crate::{Axis, Plot, Section, Series, Table, number};
 
 /// Sizes below 128 KiB are small in the paper, which shows sizes up to 4 MiB.
@@ -23,7 +23,7 @@ const ACCESSES: u32 = 2_000;
 const SPAN: Bytes = Bytes::mib(64 << 10);
 
 pub(super) fn run() -> Result<(Section, Values), SimError> {
-    let (reads, fit) = measured(&testbed::vpfs_servers().device)?;
+    let (reads, fit) = measured(&scenario::vpfs_servers().device)?;
     let models = fit.reads.as_ref().expect("reads were measured");
     let section = Section::new("vPFS+ Fig. 2 and 3: depth and slot costs of a data server")
         .text(

@@ -1,14 +1,73 @@
-//! Servers and workloads from a seed, for the simulator and for the cost model.
+//! Layouts that are advised, in the simulator: random servers and workloads from seeds.
 
+use std::env;
 use std::sync::Arc;
 use std::time::Duration;
 
 use vpfs_core::hash::mix;
 use vpfs_core::testing::Random;
-use vpfs_harl::{Access, Cluster, Op, RegionStripeTable, Request, Row, ServerClass, Trace};
+use vpfs_harl::{Access, Cluster, Model, Op, Question, RegionStripeTable, Request, Row, ServerClass, Trace, advise};
 use vpfs_sim::model::device::{DeviceProfile, UniformAccess, UniformProfile};
 use vpfs_sim::model::plan::{Call, Dir, Extent, FileId, Phase, Plan, Step, Steps};
-use vpfs_sim::{App, Layout, LinkProfile, PolicySpec, Region, Results, Scenario, ServerGroup, Simulation, Workload};
+use vpfs_sim::{
+    App, Layout, LinkProfile, PolicySpec, Region, Results, Scenario, ServerGroup, Simulation, Workload, parallel,
+};
+
+const DEFAULT: u64 = 64 << 10;
+
+/// What became of one experiment.
+#[derive(Debug)]
+struct Outcome {
+    seed: u64,
+    stripes: Vec<Vec<u64>>,
+    /// As factors, over stripes of 64 KiB.
+    predicted: f64,
+    simulated: f64,
+}
+
+/// `None` if nothing is to be gained.
+fn outcome(seed: u64) -> Option<Outcome> {
+    let experiment = Experiment::random(seed);
+    let classes = experiment.cluster.classes().len();
+    let default = RegionStripeTable::new([Row { bytes: 0..1, stripes: vec![DEFAULT; classes] }]);
+    let trace = experiment.trace(&default);
+    let question = Question { now: DEFAULT, ..Question::new(Model::Concurrent, 2_000_000) };
+    let advice = advise(&experiment.cluster, &[(trace, 1)], &question).unwrap();
+    if !advice.is_worth_it() {
+        return None;
+    }
+    assert!(advice.table.rows().iter().all(|row| row.stripes.len() == classes));
+    let (before, after) = (experiment.run(&default), experiment.run(&advice.table));
+    let (now, then) = advice.times();
+    Some(Outcome {
+        seed,
+        stripes: advice.table.rows().iter().map(|row| row.stripes.clone()).collect(),
+        predicted: now as f64 / then as f64,
+        simulated: before.as_secs_f64() / after.as_secs_f64(),
+    })
+}
+
+fn outcomes(seeds: std::ops::Range<u64>) -> Vec<Outcome> {
+    parallel::map(&seeds.collect::<Vec<_>>(), |seed| outcome(*seed)).into_iter().flatten().collect()
+}
+
+/// `VPFS_SEED` repeats one experiment; `VPFS_SEEDS` is how many to try, 150 in the full tier.
+#[test]
+fn nothing_advised_is_slower_than_64_kib() {
+    let number = |name| env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let seeds = match number("VPFS_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("VPFS_SEEDS").unwrap_or(40),
+    };
+    let least = (seeds.end - seeds.start) / 3;
+    let outcomes = outcomes(seeds);
+    for Outcome { seed, stripes, predicted, simulated } in &outcomes {
+        println!("{seed:6} predicted {predicted:6.2} simulated {simulated:6.2} {stripes:?}");
+    }
+    let slower: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.simulated < 1.0).collect();
+    assert!(slower.is_empty(), "{slower:#?}");
+    assert!(outcomes.len() as u64 >= least, "nothing is advised");
+}
 
 /// Runs that count for a layout: devices take other times in each.
 const RUNS: u64 = 4;
@@ -38,15 +97,15 @@ impl Plan for Calls {
 }
 
 /// A cluster and an application on it.
-pub(super) struct Experiment {
-    pub(super) cluster: Cluster,
+struct Experiment {
+    cluster: Cluster,
     scenario: Scenario,
     calls: Calls,
 }
 
 impl Experiment {
     /// One to three classes of servers, and one to three regions with requests of their own sizes, in order or not.
-    pub(super) fn random(seed: u64) -> Self {
+    fn random(seed: u64) -> Self {
         let mut random = Random::new(mix(seed));
         let link = log_uniform(&mut random, 50_000_000, 1_500_000_000);
         let (mut classes, mut servers) = (Vec::new(), Vec::new());
@@ -70,7 +129,7 @@ impl Experiment {
     }
 
     /// What a tracer sees of a run with this layout.
-    pub(super) fn trace(&self, layout: &RegionStripeTable) -> Trace {
+    fn trace(&self, layout: &RegionStripeTable) -> Trace {
         let results = self.simulate(layout, 0);
         let mut next = vec![0; self.calls.0.len()];
         let request = |call: &vpfs_sim::CallTrace| {
@@ -86,7 +145,7 @@ impl Experiment {
     }
 
     /// The time of [`RUNS`] runs with this layout.
-    pub(super) fn run(&self, layout: &RegionStripeTable) -> Duration {
+    fn run(&self, layout: &RegionStripeTable) -> Duration {
         (0..RUNS).map(|run| self.simulate(layout, run).elapsed).sum()
     }
 

@@ -16,7 +16,7 @@ use crate::{Axis, Plot, Section, Series, Table, number};
 pub(crate) const FIGURES: &[Figure] =
     &[Figure::new("two-level", "Two-level: issue rates, the outstanding limit, and latency of two classes", run)];
 
-const TEXT: &str = include_str!("../../../../../scenarios/figures/two-level.toml");
+const TEXT: &str = include_str!("../../../../scenarios/figures/two-level.toml");
 const SECONDS: u32 = 120;
 /// Seconds for which the first application is on, and then off; also the intervals of the series.
 const HALF: usize = 20;
@@ -86,7 +86,7 @@ fn values(seeds: &[Vec<Results>]) -> Values {
 /// One seed. `capped`: each application gets no more than its rate. `swapped`: each is promised what the other one was.
 #[cfg(test)]
 pub(crate) fn changed(change: &str) -> Result<Values, SimError> {
-    let mut base = crate::figures::scenario::changes::apply(&scenario::parse("two-level.toml", TEXT)?, change);
+    let mut base = scenario::changes::apply(&scenario::parse("two-level.toml", TEXT)?, change);
     let mut fifo = base.clone();
     if change == "capped" {
         for app in &mut base.apps {
