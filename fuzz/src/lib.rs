@@ -1,27 +1,18 @@
-//! What the fuzz targets check, as plain functions: `cargo test` replays the corpus through them.
+//! What the fuzz targets check, as plain functions: `cargo test` replays the corpus through them. Each file has what is
+//! checked of one crate, whose tests include it.
 //!
 //! README.md tells how to run one. A crash becomes a file in `corpus/<target>/` together with its fix.
 
-mod darshan;
-mod files;
+mod config;
 mod fs_conf;
-mod hosts;
-mod log;
-mod nfs;
-mod packed;
+mod harl;
 mod peer;
+mod protocol;
 mod scenario;
-pub mod session;
-mod wire;
 
-pub use darshan::darshan;
-pub use files::configuration;
+pub use config::{configuration, hosts};
 pub use fs_conf::fs_conf;
-pub use hosts::hosts;
-pub use log::log;
-pub use nfs::rpc;
-pub use packed::packed;
+pub use harl::{darshan, log, packed};
 pub use peer::peer_frame;
+pub use protocol::{bmi_header, nfs_session, reply, request, rewrite, rpc, session, transfer};
 pub use scenario::scenario;
-pub use session::{nfs_session, session};
-pub use wire::{bmi_header, reply, request, rewrite, transfer};

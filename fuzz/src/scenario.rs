@@ -2,7 +2,7 @@
 
 use vpfs_sim::Scenario;
 
-use super::files::check;
+use super::config::check;
 
 /// Text is a scenario, or has problems. It is read but not simulated: how long that takes is up to the user.
 pub fn scenario(data: &[u8]) {

@@ -1,9 +1,5 @@
 //! The files of this repository that this crate reads or writes.
 
-#[path = "../../../../fuzz/src/files.rs"]
-#[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
-mod fuzz;
-
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +7,8 @@ use proptest::prelude::*;
 use vpfs_config::tunables::{Absent, Kind, Section, Tunable};
 use vpfs_config::{AppIndex, Client, Config, Identity, Protocol, SECTIONS, config_manual};
 use vpfs_core::{Bytes, OpKind, SlotCostTable};
+
+use crate::fuzz;
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

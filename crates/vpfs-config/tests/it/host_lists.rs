@@ -7,9 +7,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use vpfs_config::{HOSTS_LIMIT, HostList};
 
-#[path = "../../../../fuzz/src/hosts.rs"]
-#[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
-mod fuzz;
+use crate::fuzz;
 
 #[path = "../../../../e2e/src/requirements.rs"]
 #[expect(unreachable_pub, reason = "public in the crate of the end-to-end tests")]

@@ -1,11 +1,9 @@
 //! The corpus of the fuzz target of logs in lines, and changes of it.
 
-#[path = "../../../../fuzz/src/log.rs"]
-#[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
-mod fuzz;
-
 use std::fs;
 use std::path::Path;
+
+use crate::fuzz;
 
 #[test]
 fn fuzz_corpus() {

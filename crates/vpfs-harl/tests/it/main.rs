@@ -8,6 +8,9 @@
 
 mod advise;
 mod darshan;
+#[path = "../../../../fuzz/src/harl.rs"]
+#[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
+mod fuzz;
 mod log;
 mod memory;
 mod packed;

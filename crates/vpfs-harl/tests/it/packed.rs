@@ -1,9 +1,5 @@
 //! Logs in compressions, whole and damaged.
 
-#[path = "../../../../fuzz/src/packed.rs"]
-#[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
-mod fuzz;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -11,6 +7,8 @@ use std::path::{Path, PathBuf};
 use bzip2::write::BzEncoder;
 use flate2::write::GzEncoder;
 use vpfs_harl::{Packing, Unpacked};
+
+use crate::fuzz;
 
 const LOG: &[u8] = b"rank,op,offset,size\n0,r,0,4096\n0,r,4096,4096\n";
 

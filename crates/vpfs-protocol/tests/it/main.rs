@@ -6,6 +6,9 @@
     reason = "a panic is the report of a test, sizes are small, and measurements are for people"
 )]
 
+#[path = "../../../../fuzz/src/protocol.rs"]
+#[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
+mod fuzz;
 mod session {
     mod common;
     mod endings;

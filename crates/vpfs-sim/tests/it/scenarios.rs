@@ -1,9 +1,9 @@
 //! Scenario files: what they mean, and what is refused. A number that is too large in one is an error; it does not
 //! cause an endless run or exhaust memory.
 
-#[path = "../../../../fuzz/src/files.rs"]
+#[path = "../../../../fuzz/src/config.rs"]
 #[expect(unreachable_pub, dead_code, reason = "public in the crate of the fuzz targets, which has more of them")]
-mod files;
+mod config;
 #[path = "../../../../fuzz/src/scenario.rs"]
 #[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
 mod scenario;

@@ -2,9 +2,6 @@
 //! document.
 
 mod builder;
-#[path = "../../../../../fuzz/src/darshan.rs"]
-#[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
-mod fuzz;
 mod recorded;
 
 use std::path::{Path, PathBuf};
@@ -14,6 +11,8 @@ use proptest::prelude::*;
 use vpfs_harl::{DarshanError, DarshanReader, Log, Op, Request};
 
 use self::builder::Builder;
+
+use crate::fuzz;
 
 /// A write and a read in eighths of a second, which a double has exactly.
 const WRITE: builder::Segment = (4096, 8192, 0.125, 0.25);

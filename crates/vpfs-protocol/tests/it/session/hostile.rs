@@ -8,8 +8,9 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use vpfs_protocol::session::{Action, CloseReason, Side};
 
+use crate::fuzz;
+use crate::session::common::Wire;
 use crate::session::common::messages::*;
-use crate::session::common::{Wire, fuzz};
 
 #[test]
 fn fuzz_corpus() {

@@ -20,7 +20,8 @@ use vpfs_protocol::session::{
     Action, CloseReason, Interposer, OpId, Outcome, Session, SessionLimits, Side, Submission,
 };
 
-use crate::session::common::{CLIENT, Wire, assert_done, assert_same, fuzz};
+use crate::fuzz;
+use crate::session::common::{CLIENT, Wire, assert_done, assert_same};
 
 const NFS: u32 = 100_003;
 const MOUNT: u32 = 100_005;

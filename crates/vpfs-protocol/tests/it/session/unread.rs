@@ -4,7 +4,8 @@ use vpfs_core::Bytes;
 use vpfs_protocol::session::nfs::Nfs;
 use vpfs_protocol::session::{Action, CloseReason, Interposer, Next, OpId, SessionLimits, Side};
 
-use crate::session::common::{CLIENT, Wire, assert_same, fuzz};
+use crate::fuzz;
+use crate::session::common::{CLIENT, Wire, assert_same};
 
 /// Bytes of a call that the driver has read.
 const START: usize = 2000;

@@ -1,10 +1,6 @@
 //! Every captured message decodes to what the capture's own decoder found, encodes to the same bytes outside its
 //! padding, and decodes again to the same value.
 
-#[path = "../../../../../fuzz/src/wire.rs"]
-#[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
-mod fuzz;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,6 +18,8 @@ use vpfs_protocol::wire::pvfs2::{
     RequestBody, RequestView, Status, Text, Transfer, request, rewrite,
 };
 use vpfs_protocol::wire::{DecodeError, bmi};
+
+use crate::fuzz;
 
 #[test]
 fn headers() {

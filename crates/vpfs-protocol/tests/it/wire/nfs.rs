@@ -1,10 +1,6 @@
 //! Views of RPC and NFSv3 against another implementation of the protocol, on captured and on generated messages, and on
 //! bytes of any kind.
 
-#[path = "../../../../../fuzz/src/nfs.rs"]
-#[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
-mod fuzz;
-
 use std::fs;
 use std::path::Path;
 
@@ -21,6 +17,8 @@ use vpfs_protocol::wire::nfs::{
     Access, Call, Compound, Credential, MAX_RECORD, Message, Moved, Record, Reply, compound_listed, compound_moved,
     compound_stored, listed, moved, status,
 };
+
+use crate::fuzz;
 
 /// Name, call and reply.
 fn golden() -> Vec<(String, Vec<u8>, Vec<u8>)> {

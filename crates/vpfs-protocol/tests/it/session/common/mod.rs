@@ -2,10 +2,6 @@
 
 pub(crate) mod messages;
 
-#[path = "../../../../../../fuzz/src/session.rs"]
-#[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
-pub(crate) mod fuzz;
-
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -16,7 +12,7 @@ use vpfs_protocol::session::{
 };
 use vpfs_protocol::wire::bmi::{Header, Mode, Tag};
 
-use fuzz::DriverRecord;
+use crate::fuzz::{self, DriverRecord};
 
 /// A requester without restrictions.
 pub(crate) const CLIENT: Requester = Requester::Client { may_manage: true };
