@@ -3,14 +3,11 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::borders::{Group, groups};
 use crate::cluster::Cluster;
-use crate::predictor::{File, Predictor};
-use crate::question::Question;
-use crate::regions::divide;
-use crate::replay::Spread;
+use crate::cost::Round;
+use crate::predictor::{File, Predictor, Question, Sampled, Spread};
+use crate::regions::{Region, divide};
 use crate::search::{Choice, Found, search};
-use crate::space::{Candidates, NoSpace, fit};
 use crate::table::{RegionStripeTable, Row};
 use crate::trace::{Trace, TraceError};
 
@@ -209,4 +206,247 @@ impl<'a> Asked<'a> {
             is_limited: index > 0,
         }
     }
+}
+
+// Which borders of regions are worth having.
+//
+// Algorithm 1 divides wherever sizes of requests change, also between the 40 bytes of a header and what follows. But a
+// region costs a file of its own, or a component, so a border stays only if
+//
+// - each side is longer than its largest stripe: a region that one stripe holds lies on one server, whatever its
+//   stripes are; and
+// - the requests of both sides take less time with stripes of their own than with those of one side for both, by the
+//   gain below which any other change is not worth it either (`Question::gain_percent`).
+//
+// What is decided here, from sums over some requests, are proposals: a group of regions becomes one if that holds with
+// replays of the requests, too.
+
+/// Requests that are priced to decide about all borders of a file, and about one of them.
+const REQUESTS: usize = 1 << 15;
+const REQUESTS_OF_ONE: std::ops::RangeInclusive<usize> = 64..=4096;
+/// The part of the prices that goes into stripes for this decision; those that are advised are searched afterwards.
+const SHARE: u64 = 8;
+
+/// Regions that are to become one.
+struct Group {
+    /// All their bytes.
+    bytes: Range<u64>,
+    /// Stripes that would do for all of them.
+    stripes: Vec<u64>,
+    /// The bytes of each that can be a region.
+    pieces: Vec<Range<u64>>,
+}
+
+/// Groups of regions whose borders are not worth having. O(n) and a search for each region, of an eighth of the budget
+/// together.
+fn groups(file: File<'_>, regions: &[Region]) -> Vec<Group> {
+    let number = regions.len().max(1);
+    let most = (REQUESTS / number).clamp(*REQUESTS_OF_ONE.start(), *REQUESTS_OF_ONE.end());
+    let deciding = Deciding { file, most, budget: file.question.budget / SHARE / number as u64 };
+    let mut groups: Vec<Group> = Vec::new();
+    for region in regions {
+        let mut next = deciding.group(region);
+        while let Some(joined) = groups.last().and_then(|last| deciding.joined(last, &next)) {
+            groups.pop();
+            next = joined;
+        }
+        groups.push(next);
+    }
+    groups
+}
+
+impl Group {
+    /// One stripe holds it.
+    fn cannot_be_striped(&self) -> bool {
+        self.stripes.iter().max().is_some_and(|largest| self.bytes.end - self.bytes.start <= *largest)
+    }
+
+    /// Nothing is to be divided: stripes are equal, or one side has no use for its own.
+    fn is_one_with(&self, next: &Self) -> bool {
+        self.stripes == next.stripes || self.cannot_be_striped() || next.cannot_be_striped()
+    }
+
+    fn pieces_with(&self, next: &Self) -> Vec<Range<u64>> {
+        let mut pieces = self.pieces.clone();
+        let is_one = self.is_one_with(next);
+        match (pieces.last_mut().filter(|_| is_one), next.pieces.split_first()) {
+            (Some(last), Some((first, others))) => {
+                last.end = first.end;
+                pieces.extend_from_slice(others);
+            }
+            _ => pieces.extend_from_slice(&next.pieces),
+        }
+        pieces
+    }
+}
+
+struct Deciding<'a> {
+    file: File<'a>,
+    /// Requests of a region that are priced.
+    most: usize,
+    budget: u64,
+}
+
+impl Deciding<'_> {
+    fn group(&self, region: &Region) -> Group {
+        let File { cluster, question, .. } = self.file;
+        let sampled = self.sampled(&region.bytes, region.bytes.start);
+        let now = vec![question.now; cluster.classes().len()];
+        let others = std::slice::from_ref(&now);
+        let found = search(cluster, sampled.demand(), question.step, self.budget, others);
+        let stripes = found.map_or(now, |found| found.best.stripes);
+        Group { bytes: region.bytes.clone(), stripes, pieces: vec![region.bytes.clone()] }
+    }
+
+    /// Both as one, unless the border between them is worth having.
+    fn joined(&self, left: &Group, right: &Group) -> Option<Group> {
+        let own = self.sampled(&left.bytes, left.bytes.start);
+        // Stripes of one region count from its start.
+        let moved = self.sampled(&right.bytes, left.bytes.start);
+        let with = |group: &Group| own.time(&group.stripes).saturating_add(moved.time(&group.stripes));
+        let (with_left, with_right) = (with(left), with(right));
+        if !left.is_one_with(right) {
+            let apart = self.sampled(&right.bytes, right.bytes.start).time(&right.stripes);
+            let apart = own.time(&left.stripes).saturating_add(apart);
+            let gain = u128::from(self.file.question.gain_percent);
+            if with_left.min(with_right).saturating_mul(100) > apart.saturating_mul(100 + gain) {
+                return None;
+            }
+        }
+        let stripes = if with_left <= with_right { &left.stripes } else { &right.stripes };
+        let bytes = left.bytes.start..right.bytes.end;
+        Some(Group { bytes, stripes: stripes.clone(), pieces: left.pieces_with(right) })
+    }
+
+    fn sampled(&self, bytes: &Range<u64>, base: u64) -> Sampled<'_> {
+        self.file.sampled(bytes, base, self.most)
+    }
+}
+
+/// A region whose stripes are to be chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidates {
+    /// Bytes of the region.
+    pub length: u64,
+    /// Its choices, best first: [`Found::alternatives`](crate::Found::alternatives).
+    pub choices: Vec<Choice>,
+}
+
+/// A class on which the regions do not fit.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no layout fits the space of class {class:?}: each of its servers would hold {needed} bytes, but {free} are free; \
+     free some space, or add servers"
+)]
+pub struct NoSpace {
+    /// Name of the class.
+    pub class: String,
+    /// Bytes needed on its fullest server.
+    pub needed: u64,
+    /// Bytes free on each of its servers.
+    pub free: u64,
+}
+
+/// The index of a choice for each region, such that the bytes of each server fit the free space of its class. Starts
+/// from the best choices; while a class is too full, the region that loses least time for each byte that leaves the
+/// class takes another choice. Then regions take back better ones that fit what room that left. Not always the least
+/// total time, which is a knapsack problem; it is when nothing has to move. O(moves · regions · choices).
+///
+/// Beyond the paper, whose discussion [HARL §IV-D] only mentions that flash may run full.
+///
+/// # Errors
+/// If a class stays too full.
+///
+/// # Panics
+/// If a choice has other classes than the cluster, or uses none.
+pub fn fit(cluster: &Cluster, regions: &[Candidates]) -> Result<Vec<usize>, NoSpace> {
+    let held: Vec<Vec<Vec<u64>>> = regions.iter().map(|region| held(cluster, region)).collect();
+    let mut chosen = vec![0; regions.len()];
+    while let Some(overfull) = overfull(cluster, &held, &chosen) {
+        let Some((region, choice)) = cheapest_move(regions, &held, &chosen, overfull.class) else {
+            let class = &cluster.classes()[overfull.class];
+            let free = class.free.unwrap_or(u64::MAX);
+            return Err(NoSpace { class: class.name.clone(), needed: overfull.needed, free });
+        };
+        chosen[region] = choice;
+    }
+    while let Some((region, choice)) = best_return(cluster, regions, &held, &chosen) {
+        chosen[region] = choice;
+    }
+    Ok(chosen)
+}
+
+/// Bytes on the fullest server of each class, for each choice of a region.
+fn held(cluster: &Cluster, region: &Candidates) -> Vec<Vec<u64>> {
+    let servers = || cluster.classes().iter().map(|class| class.servers);
+    let of_choice = |choice: &Choice| {
+        let round = Round::new(servers(), &choice.stripes).expect("a choice uses at least one class");
+        round.held(region.length)
+    };
+    region.choices.iter().map(of_choice).collect()
+}
+
+struct Overfull {
+    class: usize,
+    needed: u64,
+}
+
+/// The first class without space for what is chosen.
+fn overfull(cluster: &Cluster, held: &[Vec<Vec<u64>>], chosen: &[usize]) -> Option<Overfull> {
+    let needed =
+        |class: usize| held.iter().zip(chosen).map(|(held, &choice)| held[choice][class]).fold(0, u64::saturating_add);
+    let classes = cluster.classes().iter().enumerate();
+    let mut full = classes.filter_map(|(class, limits)| {
+        let needed = needed(class);
+        limits.free.filter(|free| needed > *free).map(|_| Overfull { class, needed })
+    });
+    full.next()
+}
+
+/// The region and choice with the least loss of time for each byte that leaves `class`. A move is only to a choice that
+/// is further down the list of its region, so moves come to an end.
+fn cheapest_move(
+    regions: &[Candidates],
+    held: &[Vec<Vec<u64>>],
+    chosen: &[usize],
+    class: usize,
+) -> Option<(usize, usize)> {
+    let mut cheapest: Option<(u128, u128, (usize, usize))> = None;
+    for (index, region) in regions.iter().enumerate() {
+        let now = chosen[index];
+        for next in now + 1..region.choices.len() {
+            let freed = u128::from(held[index][now][class].saturating_sub(held[index][next][class]));
+            let loss = region.choices[next].time.saturating_sub(region.choices[now].time);
+            let is_cheaper =
+                |&(least, bytes, _): &(u128, u128, _)| loss.saturating_mul(bytes) < least.saturating_mul(freed);
+            if freed > 0 && cheapest.as_ref().is_none_or(is_cheaper) {
+                cheapest = Some((loss, freed, (index, next)));
+            }
+        }
+    }
+    cheapest.map(|(_, _, place)| place)
+}
+
+/// The region and choice with the most time to gain among those that still fit.
+fn best_return(
+    cluster: &Cluster,
+    regions: &[Candidates],
+    held: &[Vec<Vec<u64>>],
+    chosen: &[usize],
+) -> Option<(usize, usize)> {
+    let used = |class: usize| -> u64 { held.iter().zip(chosen).map(|(held, &choice)| held[choice][class]).sum() };
+    let used: Vec<u64> = (0..cluster.classes().len()).map(used).collect();
+    let fits = |region: usize, choice: usize| {
+        let parts = held[region][chosen[region]].iter().zip(&held[region][choice]).zip(&used);
+        parts
+            .zip(cluster.classes())
+            .all(|(((now, then), used), class)| class.free.is_none_or(|free| used - now + then <= free))
+    };
+    let gain = |&(region, choice): &(usize, usize)| {
+        let choices: &[Choice] = &regions[region].choices;
+        choices[chosen[region]].time.saturating_sub(choices[choice].time)
+    };
+    let earlier = (0..regions.len()).flat_map(|region| (0..chosen[region]).map(move |choice| (region, choice)));
+    let returns = earlier.filter(|place| gain(place) > 0 && fits(place.0, place.1));
+    returns.max_by_key(|place| (gain(place), std::cmp::Reverse(*place)))
 }

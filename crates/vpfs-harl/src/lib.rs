@@ -7,31 +7,23 @@
 //! system with rules of its own.
 
 mod advise;
-mod borders;
 mod cluster;
 mod cost;
 mod log;
-mod mix;
 mod predictor;
-mod question;
 mod regions;
-mod replay;
-mod round;
 mod rules;
 mod search;
-mod space;
 mod table;
 mod trace;
 
-pub use advise::{Advice, AdviceError, RegionAdvice, advise};
+pub use advise::{Advice, AdviceError, Candidates, NoSpace, RegionAdvice, advise, fit};
 pub use cluster::{Access, Cluster, ClusterError, ServerClass};
-pub use cost::{Group, Pricing, Time};
+pub use cost::{Group, Part, Pricing, Round, Time};
 pub use log::{Columns, CsvLine, DarshanError, DarshanReader, Log, LogError, LogReader, Packing, TimeUnit, Unpacked};
-pub use question::{Model, Question};
+pub use predictor::{Model, Question};
 pub use regions::{CHUNK, Region, divide};
-pub use round::{Part, Round};
 pub use rules::{Adapted, Component, Rules, adapt};
 pub use search::{BUDGET, Choice, Demand, Found, Run, STEP, compare, grid, search};
-pub use space::{Candidates, NoSpace, fit};
 pub use table::{Piece, RegionStripeTable, Row};
 pub use trace::{Op, REQUEST_MAX, REQUESTS_MAX, Request, TIME_MAX, Trace, TraceError};

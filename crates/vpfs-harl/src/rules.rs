@@ -2,13 +2,10 @@
 
 use std::ops::Range;
 
-use crate::advise::{Advice, AdviceError, RegionAdvice};
+use crate::advise::{Advice, AdviceError, Candidates, RegionAdvice, fit};
 use crate::cluster::Cluster;
-use crate::predictor::File;
-use crate::question::Question;
-use crate::replay::Spread;
+use crate::predictor::{File, Question, Spread};
 use crate::search::{Choice, Demand, compare};
-use crate::space::{Candidates, fit};
 use crate::trace::Trace;
 
 /// What layouts a file system can have. In none of them do stripes differ within a region: a region lies on the servers

@@ -2,7 +2,6 @@
 //! regions, all of them compressed or not. Writes CSV.
 
 mod columns;
-mod csv;
 mod darshan;
 mod dxt;
 mod fio;
@@ -12,8 +11,7 @@ use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub use self::columns::{Columns, TimeUnit};
-pub use self::csv::CsvLine;
+pub use self::columns::{Columns, CsvLine, TimeUnit};
 pub use self::darshan::{DarshanError, DarshanReader};
 pub use self::packed::{Packing, Unpacked};
 use crate::trace::{Op, REQUESTS_MAX, Request, TraceError};

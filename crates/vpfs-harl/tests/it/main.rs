@@ -13,6 +13,5 @@ mod darshan;
 mod fuzz;
 mod log;
 mod memory;
-mod packed;
 mod rules;
 mod search;

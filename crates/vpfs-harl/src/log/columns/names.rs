@@ -1,6 +1,9 @@
-//! What columns mean, by their names.
+//! What columns mean, by their names, and times in the units of other tracers.
 
-use super::time::TimeUnit;
+use std::str::FromStr;
+
+use crate::log::shown;
+use crate::trace::TIME_MAX;
 
 /// A column that is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +103,136 @@ fn parted(name: &str) -> Option<(String, Counted)> {
     Some((plain(rest), unit.1))
 }
 
+/// The unit of times in a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeUnit {
+    /// Seconds, from any origin.
+    Seconds,
+    /// Milliseconds.
+    Milliseconds,
+    /// Microseconds.
+    Microseconds,
+    /// Nanoseconds.
+    Nanoseconds,
+    /// Windows's FILETIME: units of 100 ns since 1601.
+    Filetime,
+}
+
+use TimeUnit::{Filetime, Microseconds, Milliseconds, Nanoseconds, Seconds};
+
+/// Units of FILETIME from 1601 to 1970.
+const FILETIME_1970: i128 = 116_444_736_000_000_000;
+
+impl FromStr for TimeUnit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = [Seconds, Milliseconds, Microseconds, Nanoseconds, Filetime];
+        let unit = known.into_iter().find(|unit| unit.option() == text);
+        unit.ok_or_else(|| "give s, ms, us, ns or filetime".to_owned())
+    }
+}
+
+impl TimeUnit {
+    /// As it is given as an option.
+    pub(super) fn option(self) -> &'static str {
+        match self {
+            Seconds => "s",
+            Milliseconds => "ms",
+            Microseconds => "us",
+            Nanoseconds => "ns",
+            Filetime => "filetime",
+        }
+    }
+
+    /// What a number that is no time in seconds looks like.
+    fn in_words(self) -> &'static str {
+        match self {
+            Seconds => "seconds",
+            Milliseconds => "milliseconds since 1970",
+            Microseconds => "microseconds since 1970",
+            Nanoseconds => "nanoseconds since 1970",
+            Filetime => "Windows's file time, in 100 ns since 1601",
+        }
+    }
+
+    fn nanoseconds(self) -> i128 {
+        match self {
+            Seconds => 1_000_000_000,
+            Milliseconds => 1_000_000,
+            Microseconds => 1000,
+            Nanoseconds => 1,
+            Filetime => 100,
+        }
+    }
+
+    /// The unit in which a number is a time from 2001 to 2286, if it is none in seconds; a FILETIME from 1970 to 2286.
+    pub(super) fn of_epoch(number: u64) -> Option<Self> {
+        match number {
+            1_000_000_000_000..10_000_000_000_000 => Some(Milliseconds),
+            1_000_000_000_000_000..10_000_000_000_000_000 => Some(Microseconds),
+            116_444_736_000_000_000..217_000_000_000_000_000 => Some(Filetime),
+            1_000_000_000_000_000_000..10_000_000_000_000_000_000 => Some(Nanoseconds),
+            _ => None,
+        }
+    }
+
+    /// A time in nanoseconds; that of a file is counted from 1970 then.
+    pub(super) fn time(self, what: &str, text: &str) -> Result<u64, String> {
+        let origin = if self == Filetime { FILETIME_1970 * 100 } else { 0 };
+        let time = self.exact(text).ok_or_else(|| self.is_no_time(what, text))?;
+        let time = u64::try_from(time - origin).ok().filter(|time| *time <= TIME_MAX);
+        time.ok_or_else(|| self.is_no_time(what, text))
+    }
+
+    /// A duration in nanoseconds.
+    pub(super) fn duration(self, what: &str, text: &str) -> Result<u64, String> {
+        let time = self.exact(text).and_then(|time| u64::try_from(time).ok()).filter(|time| *time <= TIME_MAX);
+        time.ok_or_else(|| format!("{what} {} is not a number of {} from 0", shown(text), self.plain()))
+    }
+
+    /// Nanoseconds, without their fraction. Floating point could not tell epochs in nanoseconds apart.
+    fn exact(self, text: &str) -> Option<i128> {
+        if text.contains(['e', 'E']) {
+            let nanoseconds = text.parse::<f64>().ok()? * self.nanoseconds() as f64;
+            #[expect(clippy::cast_possible_truncation, reason = "within what i128 has")]
+            return (nanoseconds.abs() < 1e30).then_some(nanoseconds.round() as i128);
+        }
+        let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+        let digits = fraction.get(..fraction.len().min(18))?;
+        let is_number = whole.len() + fraction.len() > 0 && fraction.bytes().all(|byte| byte.is_ascii_digit());
+        let whole: i128 = match whole {
+            "" => 0,
+            whole if whole.len() <= 20 => whole.parse().ok()?,
+            _ => return None,
+        };
+        let part: i128 = if digits.is_empty() { 0 } else { digits.parse().ok()? };
+        let scale = 10_i128.pow(u32::try_from(digits.len()).ok()?);
+        is_number.then_some(whole * self.nanoseconds() + part * self.nanoseconds() / scale)
+    }
+
+    fn plain(self) -> &'static str {
+        if self == Filetime { "100 ns" } else { self.in_words().trim_end_matches(" since 1970") }
+    }
+
+    fn is_no_time(self, what: &str, text: &str) -> String {
+        let whole = text.split('.').next().unwrap_or_default();
+        let guess = whole.parse().ok().and_then(Self::of_epoch).filter(|unit| *unit != self);
+        let problem = format!("{what} {} is not a number of {} from 0", shown(text), self.plain());
+        if let Some(unit) = guess {
+            return format!("{problem}; it looks like {}: give --time-unit {}", unit.in_words(), unit.option());
+        }
+        let is_date = text.contains([':', '/', 'T']) || text.matches('-').count() > 1;
+        if is_date {
+            return format!("{problem}; it looks like a date or time of day: have it printed as seconds since 1970");
+        }
+        match self {
+            Filetime => format!("{problem} since 1601; for other times give --time-unit s, ms, us or ns"),
+            _ => format!("{problem} to 10^10 s"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,5 +276,38 @@ mod tests {
             assert_eq!((ours(name), name_of(column)), (Some(column), name));
             assert!(others.split(' ').all(|other| plain(other) == other && super::column(other) == Some(column)));
         }
+    }
+
+    #[test]
+    fn times_are_exact_in_every_unit() {
+        let time = |unit: TimeUnit, text| unit.time("time", text).unwrap();
+        assert_eq!(time(Seconds, "1.5"), 1_500_000_000);
+        assert_eq!(time(Seconds, "1e-05"), 10_000);
+        assert_eq!(time(Seconds, "1488412345.123456789"), 1_488_412_345_123_456_789);
+        assert_eq!(time(Milliseconds, "1488412345123.25"), 1_488_412_345_123_250_000);
+        assert_eq!(time(Microseconds, "1488412345123456"), 1_488_412_345_123_456_000);
+        assert_eq!(time(Nanoseconds, "1488412345123456789"), 1_488_412_345_123_456_789);
+        assert_eq!(time(Filetime, "128166372003061629"), 1_172_163_600_306_162_900);
+        assert_eq!(Filetime.duration("duration", "1331"), Ok(133_100));
+    }
+
+    #[test]
+    fn a_time_in_another_unit_is_recognised() {
+        let problem = |text| Seconds.time("time", text).unwrap_err();
+        for (text, unit) in [
+            ("1488412345123", "milliseconds since 1970: give --time-unit ms"),
+            ("1488412345123456", "microseconds since 1970: give --time-unit us"),
+            ("1488412345123456789", "nanoseconds since 1970: give --time-unit ns"),
+            ("128166372003061629", "Windows's file time, in 100 ns since 1601: give --time-unit filetime"),
+            ("2017-03-01 12:00:00", "a date or time of day: have it printed as seconds since 1970"),
+            ("12:00:01.5", "a date or time of day: have it printed as seconds since 1970"),
+        ] {
+            assert!(problem(text).ends_with(&format!("it looks like {unit}")), "{}", problem(text));
+        }
+        assert_eq!(problem("nan"), "time \"nan\" is not a number of seconds from 0 to 10^10 s");
+        for text in ["", ".", "-1", "1.x", "99999999999", "999999999999999999999999999999999999999999", "1e40", "inf"] {
+            problem(text);
+        }
+        assert!(Filetime.time("time", "5").unwrap_err().contains("give --time-unit s, ms, us or ns"));
     }
 }

@@ -1,22 +1,21 @@
 //! Darshan's logs: of real runs, one that Darshan's own tools read as stated here, and others written as its headers
 //! document.
 
-mod builder;
-mod recorded;
-
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
+use bzip2::write::BzEncoder;
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
 use proptest::prelude::*;
-use vpfs_harl::{DarshanError, DarshanReader, Log, Op, Request};
-
-use self::builder::Builder;
+use vpfs_harl::{DarshanError, DarshanReader, Log, LogReader, Op, Request};
 
 use crate::fuzz;
 
 /// A write and a read in eighths of a second, which a double has exactly.
-const WRITE: builder::Segment = (4096, 8192, 0.125, 0.25);
-const READ: builder::Segment = (0, 4096, 0.25, 0.375);
+const WRITE: Segment = (4096, 8192, 0.125, 0.25);
+const READ: Segment = (0, 4096, 0.25, 0.375);
 
 fn request(rank: u32, op: Op, (offset, size): (u64, u64), (start, end): (u64, u64)) -> Request {
     Request { rank, op, offset, size, start: start * 125_000_000, end: end * 125_000_000 }
@@ -299,5 +298,180 @@ proptest! {
         }
         fuzz::darshan(&log);
         fuzz::darshan(&log[..length.index(log.len())]);
+    }
+}
+
+// Logs of real runs, see `darshan/recorded/README.md`.
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/darshan/recorded").join(name)
+}
+
+fn text(name: &str) -> Log {
+    let mut reader = LogReader::default();
+    for line in fs::read_to_string(path(name)).unwrap().lines() {
+        reader.line(line.as_bytes()).unwrap();
+    }
+    reader.finish().unwrap()
+}
+
+/// Times in the four decimals of `darshan-dxt-parser`, in units of the last one.
+fn rounded(log: Log) -> Vec<(String, Vec<Request>)> {
+    let round = |nanoseconds: u64| (nanoseconds + 50_000) / 100_000;
+    let requests = |requests: Vec<Request>| {
+        requests.into_iter().map(|r| Request { start: round(r.start), end: round(r.end), ..r }).collect()
+    };
+    log.files.into_iter().map(|(file, all)| (file, requests(all))).collect()
+}
+
+#[test]
+fn logs_of_real_runs_are_read_as_by_darshans_own_tool() {
+    for name in ["3.4.7", "threads"] {
+        let log = read(&fs::read(path(&format!("{name}.darshan"))).unwrap()).unwrap();
+        assert_eq!((log.left_out, log.is_incomplete), (0, false), "{name}");
+        let all = &log.files["/mnt/shared.dat"];
+        let writes: Vec<(u32, u64)> =
+            all.iter().filter(|r| r.op == Op::Write).map(|r| (r.rank, r.offset / 65_536)).collect();
+        let expected = (0..4).flat_map(|rank| (0..4).map(move |block| (rank, block * 4 + u64::from(rank))));
+        assert_eq!(writes, expected.collect::<Vec<_>>(), "{name}");
+        assert_eq!(all.len() - writes.len(), 2, "{name}: reads of the process that reads for all");
+        assert_eq!(rounded(log), rounded(text(&format!("{name}.txt"))), "{name}");
+    }
+}
+
+// Writes Darshan logs as documented in darshan-log-format.h and darshan-dxt-log-format.h.
+
+/// A request as DXT records it.
+type Segment = (i64, i64, f64, f64);
+
+/// A log to write. Only what a test sets differs from a log of Darshan 3.5.0.
+#[derive(Clone)]
+struct Builder {
+    version: &'static str,
+    is_big_endian: bool,
+    compression: u8,
+    partial: u64,
+    names: Vec<(u64, &'static str)>,
+    /// The version of DXT_POSIX, and its streams, one for each process.
+    posix: (u32, Vec<Vec<u8>>),
+    mpiio: (u32, Vec<Vec<u8>>),
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            version: "3.41",
+            is_big_endian: false,
+            compression: 0,
+            partial: 0,
+            names: vec![(7, "/scratch/a"), (8, "/scratch/b"), (9, "/only/opened")],
+            posix: (1, Vec::new()),
+            mpiio: (2, Vec::new()),
+        }
+    }
+}
+
+impl Builder {
+    /// Adds a stream of a process to DXT_POSIX: a record with writes, then reads.
+    fn posix(mut self, file: u64, rank: i64, writes: &[Segment], reads: &[Segment]) -> Self {
+        let has_thread = self.posix.0 > 1;
+        let record = self.record(file, rank, writes, reads, has_thread);
+        self.posix.1.push(record);
+        self
+    }
+
+    /// The same for DXT_MPIIO.
+    fn mpiio(mut self, file: u64, rank: i64, writes: &[Segment], reads: &[Segment]) -> Self {
+        let has_thread = self.mpiio.0 > 2;
+        let record = self.record(file, rank, writes, reads, has_thread);
+        self.mpiio.1.push(record);
+        self
+    }
+
+    fn record(&self, file: u64, rank: i64, writes: &[Segment], reads: &[Segment], has_thread: bool) -> Vec<u8> {
+        let mut out = self.number(file).to_vec();
+        out.extend(self.number(rank.cast_unsigned()));
+        out.extend(self.number(u64::MAX));
+        out.extend([b'h'; 64]);
+        out.extend(self.number(writes.len() as u64));
+        out.extend(self.number(reads.len() as u64));
+        for (offset, length, start, end) in writes.iter().chain(reads) {
+            let numbers = [offset.cast_unsigned(), length.cast_unsigned(), start.to_bits(), end.to_bits(), 0x1234];
+            numbers.iter().take(if has_thread { 5 } else { 4 }).for_each(|number| out.extend(self.number(*number)));
+        }
+        out
+    }
+
+    fn number(&self, number: u64) -> [u8; 8] {
+        if self.is_big_endian { number.to_be_bytes() } else { number.to_le_bytes() }
+    }
+
+    fn small(&self, number: u32) -> [u8; 4] {
+        if self.is_big_endian { number.to_be_bytes() } else { number.to_le_bytes() }
+    }
+
+    fn region(&self, streams: &[Vec<u8>]) -> Vec<u8> {
+        let zlib = |stream: &Vec<u8>| {
+            let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
+            encoder.write_all(stream).expect("memory");
+            encoder.finish().expect("memory")
+        };
+        let bzip2 = |stream: &Vec<u8>| {
+            let mut encoder = BzEncoder::new(Vec::new(), bzip2::Compression::best());
+            encoder.write_all(stream).expect("memory");
+            encoder.finish().expect("memory")
+        };
+        match self.compression {
+            0 => streams.iter().flat_map(zlib).collect(),
+            1 => streams.iter().flat_map(bzip2).collect(),
+            _ => streams.concat(),
+        }
+    }
+
+    fn name(&self, (file, name): (u64, &str)) -> Vec<u8> {
+        match self.version {
+            "3.00" => [&self.number(file)[..], &self.small(name.len() as u32), name.as_bytes()].concat(),
+            _ => [&self.number(file)[..], name.as_bytes(), &[0]].concat(),
+        }
+    }
+
+    /// The bytes of the log.
+    fn build(&self) -> Vec<u8> {
+        let (modules, dxt) = match self.version {
+            "3.00" | "3.10" => (16, 8),
+            "3.20" | "3.21" => (16, 9),
+            _ => (64, 10),
+        };
+        let header = if modules == 16 { 360 } else { 1328 };
+        let job = self.region(&[vec![b'j'; 1080]]);
+        let names: Vec<u8> = self.names.iter().flat_map(|name| self.name(*name)).collect();
+        let regions = [self.region(&[names]), self.region(&self.posix.1), self.region(&self.mpiio.1)];
+        let mut log = self.version.as_bytes().to_vec();
+        log.resize(8, 0);
+        log.extend(self.number(6_567_223));
+        log.push(self.compression);
+        if modules == 16 {
+            log.extend([0; 3]);
+            log.extend(self.small(self.partial as u32));
+        } else {
+            log.extend([0; 7]);
+            log.extend(self.number(self.partial));
+        }
+        let mut tables = vec![(0, 0); 1 + modules];
+        let mut place = header + job.len();
+        for (region, table) in regions.iter().zip([0, 1 + dxt, 2 + dxt]) {
+            tables[table] = (place, region.len());
+            place += region.len();
+        }
+        tables.iter().for_each(|(place, length)| {
+            log.extend(self.number(*place as u64));
+            log.extend(self.number(*length as u64));
+        });
+        for module in 0..modules {
+            let version = [self.posix.0, self.mpiio.0].get(module.wrapping_sub(dxt)).copied().unwrap_or(0);
+            log.extend(self.small(version));
+        }
+        assert_eq!(log.len(), header);
+        [log, job, regions.concat()].concat()
     }
 }
