@@ -1,29 +1,31 @@
-//! State shared by all operations of a client, its setup, and how requests are sent and repeated.
+//! State shared by all operations of a client, its setup, and the requests that they consist of; open files, with their
+//! layouts and the capabilities to use them.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use futures_util::future::{BoxFuture, FutureExt};
-use tokio::net::tcp::OwnedReadHalf;
-use tokio::net::{TcpStream, lookup_host};
-use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
-use tokio::time::timeout;
-use vpfs_protocol::wire::bmi::{MAX_MESSAGE, Tag};
+use futures_util::future::BoxFuture;
+use vpfs_core::stripe::Stripe;
+use vpfs_protocol::wire::bmi::MAX_MESSAGE;
+use vpfs_protocol::wire::pvfs2::attr::{Datafiles, Mirrors, mask};
 use vpfs_protocol::wire::pvfs2::{
-    Capability, Credential, Errno, Handle, Hint, Op, Reply, ReplyBody, Request, RequestBody,
+    Attr, Capability, Credential, Dist, Errno, Handle, HandleRanges, Hint, Layout as Placement, ObjType, Op, Padded,
+    Reply, ReplyBody, Request, RequestBody, Status, reply, request,
 };
 
-use super::{ClientError, ClientOptions, Result};
+use super::link::{Exchange, Link, LinkError, Tags};
+use super::{ClientError, ClientOptions, CreateOptions, Result};
 use crate::fsconfig::{FsConfig, FsConfigError, FsServer};
-use crate::transport::{MessageReader, Outgoing, socket_for, write_messages};
+use crate::transport::Outgoing;
+
+/// The attributes requested before I/O.
+pub(super) const FILE_MASK: u32 = mask::COMMON | mask::DIST | mask::DATAFILES | mask::MIRRORS | mask::CAPABILITY;
 
 /// GETCONFIG is sent before the configuration is known, so it uses the stock client's fixed values.
 const CONFIG_POLICY: Policy = Policy {
@@ -45,7 +47,7 @@ pub(super) struct Policy {
     /// Attempts after the first one.
     pub(super) retries: u32,
     /// Pause before an attempt on a lost connection; none after a time-out.
-    pub(super) delay: Duration,
+    delay: Duration,
     pub(super) reply_wait: Duration,
     pub(super) flow_wait: Duration,
 }
@@ -123,11 +125,11 @@ impl Mount {
         self.links.iter().filter_map(Link::ends)
     }
 
-    pub(super) fn uid(&self) -> u32 {
+    fn uid(&self) -> u32 {
         self.options.uid
     }
 
-    pub(super) fn gid(&self) -> u32 {
+    fn gid(&self) -> u32 {
         self.options.gids.first().copied().unwrap_or(0)
     }
 
@@ -203,6 +205,261 @@ impl Mount {
     /// The error of an operation that will not be retried.
     pub(super) fn failure(&self, server: usize, op: Op, error: LinkError) -> ClientError {
         failure(self.address(server), op, error)
+    }
+
+    pub(super) async fn get_attr(&self, handle: Handle, mask: u32) -> Result<Attr> {
+        let body = request::GetAttr { handle, fs: self.config.fs_id, mask, credential: self.credential() };
+        let reply: reply::GetAttr = self.ask(self.owner(handle)?, &Capability::default(), handle, body).await?;
+        Ok(reply.attr)
+    }
+
+    /// Fetches a file's layout and capability.
+    pub(super) async fn fetch_layout(&self, handle: Handle) -> Result<Layout> {
+        Layout::new(self, self.get_attr(handle, FILE_MASK).await?, None)
+    }
+
+    /// Fetches them again.
+    pub(super) async fn refresh(&self, file: &File) -> Result<Arc<Layout>> {
+        Ok(file.set_layout(self.fetch_layout(file.metafile()).await?))
+    }
+
+    /// The layout, with a capability that does not expire soon.
+    async fn usable_layout(&self, file: &File) -> Result<Arc<Layout>> {
+        let layout = file.layout();
+        if layout.valid_capability().is_some() { Ok(layout) } else { self.refresh(file).await }
+    }
+
+    /// The layout for an access up to byte `end`: a stuffed file is unstuffed before a write beyond its first strip,
+    /// and fetched again before a read beyond it, as another client may have unstuffed it.
+    pub(super) async fn layout_up_to(&self, file: &File, end: u64, writes: bool) -> Result<Arc<Layout>> {
+        let layout = self.usable_layout(file).await?;
+        match (layout.leaves_first_strip(end), writes) {
+            (false, _) => Ok(layout),
+            (true, false) => self.refresh(file).await,
+            (true, true) => self.unstuff(file, &layout).await,
+        }
+    }
+
+    async fn unstuff(&self, file: &File, layout: &Layout) -> Result<Arc<Layout>> {
+        let (handle, fs) = (file.metafile(), self.config.fs_id);
+        let body = request::Unstuff { handle, fs, mask: FILE_MASK, credential: self.credential() };
+        let capability = layout.capability.clone().unwrap_or_default();
+        // UNSTUFF is the only request that never carries hints.
+        let request = Request { capability, ..Request::bare(body.into()) };
+        let reply: reply::Unstuff = self.call(self.owner(handle)?, &request).await?;
+        Ok(file.set_layout(Layout::new(self, reply.attr, None)?))
+    }
+
+    pub(super) fn new_file_attr(&self, options: &CreateOptions) -> Attr {
+        Attr {
+            stuffed_size: Some(0),
+            dist: Some(options.distribution.clone()),
+            datafiles: Some(Datafiles::default()),
+            mirrors: Some(Mirrors::default()),
+            ..self.new_attr(ObjType::METAFILE, options.mode)
+        }
+    }
+
+    /// The attributes of a new object of this client's user.
+    pub(super) fn new_attr(&self, objtype: ObjType, perms: u32) -> Attr {
+        Attr { owner: self.uid(), group: self.gid(), perms, mask: mask::COMMON, objtype, ..Attr::default() }
+    }
+
+    pub(super) fn datafile_count(&self, options: &CreateOptions) -> Result<i32> {
+        let servers = self.config.servers.iter().filter(|server| !server.data_handles.is_empty()).count();
+        let wanted = options.datafiles.map_or(i32::try_from(servers), i32::try_from);
+        match wanted {
+            Ok(count @ 1..) => Ok(count),
+            _ => Err(ClientError::Argument("a file has at least one datafile")),
+        }
+    }
+
+    pub(super) fn placement(&self, options: &CreateOptions) -> Result<Placement> {
+        let Some(indexes) = &options.servers else {
+            return Ok(Placement { algorithm: Placement::ROUND_ROBIN, servers: Padded::default() });
+        };
+        let address = |index: &usize| self.config.servers.get(*index).map(|server| server.address.as_str().into());
+        let servers: Option<Vec<_>> = indexes.iter().map(address).collect();
+        let servers =
+            servers.ok_or(ClientError::Argument("a file cannot be placed on a server that does not exist"))?;
+        Ok(Placement { algorithm: Placement::LIST, servers: Padded(servers) })
+    }
+
+    pub(super) fn metadata_handles(&self, server: usize) -> HandleRanges {
+        let ranges = &self.config.servers[server].meta_handles;
+        HandleRanges { ranges: ranges.iter().map(|range| (Handle(*range.start()), Handle(*range.end()))).collect() }
+    }
+
+    pub(super) async fn name_or_remove(&self, directory: &Directory, name: &str, handle: Handle) -> Result<()> {
+        let added = self.add_entry(directory, name, handle).await;
+        if added.is_err() {
+            // As for files, the first error is the one to report.
+            let _ = self.remove_object(directory, handle, &[]).await;
+        }
+        added
+    }
+
+    /// Adds an entry. If a reply was lost and the repetition finds that the name already refers to this object, it
+    /// succeeded.
+    pub(super) async fn add_entry(&self, directory: &Directory, name: &str, new_handle: Handle) -> Result<()> {
+        let body = request::CrDirent {
+            credential: self.credential(),
+            name: name.into(),
+            new_handle,
+            parent: directory.handle,
+            dirdata: directory.dirdata,
+            fs: self.config.fs_id,
+        };
+        match self.tell(directory.dirdata, &directory.capability, directory.handle, body).await {
+            Err(error) if error.is_already_exists() => match self.entry(directory, name).await {
+                Ok(handle) if handle == new_handle => Ok(()),
+                _ => Err(error),
+            },
+            added => added,
+        }
+    }
+
+    pub(super) async fn remove_entry(&self, directory: &Directory, name: &str) -> Result<Handle> {
+        let body = request::RmDirent { name: name.into(), dirdata: directory.dirdata, fs: self.config.fs_id };
+        let server = self.owner(directory.dirdata)?;
+        let removed: reply::RmDirent = self.ask(server, &directory.capability, directory.handle, body).await?;
+        Ok(removed.handle)
+    }
+
+    /// Removes an object that no longer has a name, and its datafiles.
+    pub(super) async fn remove_object(&self, parent: &Directory, handle: Handle, datafiles: &[Handle]) -> Result<()> {
+        let (fs, capability) = (self.config.fs_id, &parent.capability);
+        if let Some(first) = datafiles.first() {
+            let (credential, handles) = (self.credential(), datafiles.to_vec());
+            let body = request::TreeRemove { fs, credential, caller_index: 0, handles };
+            self.tell(*first, capability, parent.handle, body).await?;
+        }
+        let body = request::Remove { handle, fs, credential: self.credential() };
+        match self.tell(handle, capability, parent.handle, body).await {
+            // Repeated after a lost reply.
+            Err(error) if error.is_not_found() => Ok(()),
+            removed => removed,
+        }
+    }
+
+    /// Removes a file or link that no longer has a name.
+    pub(super) async fn remove_nameless(&self, parent: &Directory, handle: Handle) -> Result<()> {
+        let attr = self.get_attr(handle, FILE_MASK).await?;
+        self.remove_object(parent, handle, &datafiles_of(attr)).await
+    }
+
+    pub(super) async fn is_directory(&self, handle: Handle) -> Result<bool> {
+        Ok(self.get_attr(handle, mask::COMMON).await?.objtype == ObjType::DIRECTORY)
+    }
+
+    /// Makes an existing name refer to `new_handle` and returns the handle it referred to before.
+    pub(super) async fn change_entry(&self, directory: &Directory, name: &str, new_handle: Handle) -> Result<Handle> {
+        let (dirdata, fs) = (directory.dirdata, self.config.fs_id);
+        let body = request::ChDirent { name: name.into(), new_handle, dirdata, fs };
+        let server = self.owner(dirdata)?;
+        let changed: reply::ChDirent = self.ask(server, &directory.capability, directory.handle, body).await?;
+        Ok(changed.old_handle)
+    }
+
+    /// A directory by its handle; ENOTDIR for anything else.
+    pub(super) async fn directory(&self, handle: Handle) -> Result<Arc<Directory>> {
+        if let Some(known) = self.directories.get(handle) {
+            return Ok(known);
+        }
+        let attr = self.get_attr(handle, mask::COMMON | mask::DISTDIR | mask::CAPABILITY).await?;
+        let (Some(distdir), Some(capability)) = (attr.distdir, attr.capability) else {
+            return Err(ClientError::refused(Op::GetAttr, Errno::ENOTDIR));
+        };
+        let in_use: u32 = distdir.bitmap.iter().map(|word| word.count_ones()).sum();
+        let (1, Some(dirdata)) = (in_use, distdir.handles.first().copied()) else {
+            let server = self.address(self.owner(handle)?).to_owned();
+            return Err(ClientError::Protocol {
+                server,
+                what: "a directory is spread over several servers".to_owned(),
+            });
+        };
+        let directory = Arc::new(Directory { handle, dirdata, capability, fetched: Instant::now() });
+        self.directories.put(&directory);
+        Ok(directory)
+    }
+
+    /// The object that `path` names. Links are not followed.
+    pub(super) async fn resolve(&self, path: &str) -> Result<Handle> {
+        self.walk(&components(path)?).await
+    }
+
+    /// The directory that holds the last component of `path`, and that component.
+    pub(super) async fn parent<'a>(&self, path: &'a str) -> Result<(Arc<Directory>, &'a str)> {
+        let components = components(path)?;
+        let Some((name, parents)) = components.split_last() else {
+            return Err(ClientError::Path { path: path.to_owned(), what: "the root directory has no name to change" });
+        };
+        let parent = self.walk(parents).await?;
+        Ok((self.directory(parent).await?, name))
+    }
+
+    /// The object that the entry `name` of a directory names.
+    pub(super) async fn entry(&self, directory: &Directory, name: &str) -> Result<Handle> {
+        let handles = self.lookup(directory, name.to_owned()).await?;
+        handles.first().copied().ok_or(ClientError::refused(Op::LookupPath, Errno::ENOENT))
+    }
+
+    /// Resolves from the root, as many components at a time as one server knows.
+    async fn walk(&self, components: &[&str]) -> Result<Handle> {
+        let mut at = Handle(self.config.root_handle);
+        let mut rest = components;
+        while !rest.is_empty() {
+            let directory = self.directory(at).await?;
+            let handles = self.lookup(&directory, rest.join("/")).await?;
+            at = handles.last().copied().ok_or(ClientError::refused(Op::LookupPath, Errno::ENOENT))?;
+            rest = rest.get(handles.len()..).unwrap_or(&[]);
+        }
+        Ok(at)
+    }
+
+    /// The objects along `path` below a directory, as far as this server knows them. A server returns attributes for
+    /// its own objects only, so the attributes are not used.
+    async fn lookup(&self, directory: &Directory, path: String) -> Result<Vec<Handle>> {
+        let (parent, credential) = (directory.handle, self.credential());
+        let body =
+            request::LookupPath { path: path.into(), fs: self.config.fs_id, parent, mask: mask::COMMON, credential };
+        let found: reply::LookupPath = self.ask(self.owner(parent)?, &directory.capability, parent, body).await?;
+        Ok(found.handles)
+    }
+
+    pub(super) async fn set_attr(&self, path: &str, attr: Attr) -> Result<()> {
+        let handle = self.resolve(path).await?;
+        let body = request::SetAttr { handle, fs: self.config.fs_id, attr, credential: self.credential() };
+        self.tell(handle, &self.capability(handle).await?, handle, body).await
+    }
+
+    pub(super) async fn capability(&self, handle: Handle) -> Result<Capability> {
+        Ok(self.get_attr(handle, mask::COMMON | mask::CAPABILITY).await?.capability.unwrap_or_default())
+    }
+
+    pub(super) async fn size(&self, file: &File) -> Result<u64> {
+        let layout = file.layout();
+        // A stuffed file may have grown or been unstuffed since its layout was fetched.
+        let layout = if layout.stuffed { self.refresh(file).await? } else { layout };
+        self.size_of(file.metafile(), &layout).await
+    }
+
+    pub(super) async fn size_of(&self, metafile: Handle, layout: &Layout) -> Result<u64> {
+        let (false, Some(first)) = (layout.stuffed, layout.datafiles.first()) else { return Ok(layout.stuffed_size) };
+        let (fs, credential, handles) = (self.config.fs_id, self.credential(), layout.datafiles.clone());
+        let body = request::TreeGetFileSize { fs, caller_index: 0, retry_at_leaf: 0, credential, handles };
+        let server = self.owner(*first)?;
+        let reply: reply::TreeGetFileSize = self.ask(server, &Capability::default(), metafile, body).await?;
+        let stripe = layout.stripe()?;
+        let mut end = 0;
+        for (number, (size, error)) in (0..).zip(reply.sizes.0) {
+            if error != 0 {
+                return Err(ClientError::Refused { op: Op::TreeGetFileSize, status: Status(error) });
+            }
+            let known = u64::try_from(size).ok().and_then(|size| stripe.logical_size(number, size));
+            end = end.max(known.ok_or_else(|| self.unexpected(server, Op::TreeGetFileSize))?);
+        }
+        Ok(end)
     }
 }
 
@@ -289,299 +546,8 @@ fn overridden(policy: Policy, options: &ClientOptions) -> Policy {
     }
 }
 
-pub(super) fn unix_seconds() -> u64 {
+fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
-}
-
-/// Longest time to wait for a connection.
-const CONNECT_WAIT: Duration = Duration::from_secs(30);
-
-/// One server.
-#[derive(Debug)]
-pub(super) struct Link {
-    /// `host:port`.
-    pub(super) address: String,
-    local: Option<IpAddr>,
-    current: Mutex<Option<Arc<Connection>>>,
-    /// Lets one operation connect while the others wait for it; guards nothing else.
-    connecting: tokio::sync::Mutex<()>,
-}
-
-impl Link {
-    pub(super) fn new(address: &str, local: Option<IpAddr>) -> Self {
-        Self { address: address.to_owned(), local, current: Mutex::new(None), connecting: tokio::sync::Mutex::new(()) }
-    }
-
-    /// The open connection, or a new one.
-    pub(super) async fn connection(&self) -> std::result::Result<Arc<Connection>, LinkError> {
-        if let Some(open) = self.open_connection() {
-            return Ok(open);
-        }
-        let _turn = self.connecting.lock().await;
-        if let Some(open) = self.open_connection() {
-            return Ok(open);
-        }
-        let fresh = Arc::new(Connection::open(&self.address, self.local, CONNECT_WAIT).await?);
-        *self.slot() = Some(Arc::clone(&fresh));
-        Ok(fresh)
-    }
-
-    /// The address that its connection comes from, and where that ends.
-    pub(super) fn ends(&self) -> Option<(IpAddr, SocketAddr)> {
-        self.open_connection().map(|connection| connection.ends)
-    }
-
-    fn open_connection(&self) -> Option<Arc<Connection>> {
-        self.slot().as_ref().filter(|connection| connection.is_open()).cloned()
-    }
-
-    fn slot(&self) -> MutexGuard<'_, Option<Arc<Connection>>> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Gives out tags: 1, 2, ... over all servers, never 0, positive as a signed 32-bit number.
-#[derive(Debug, Default)]
-pub(super) struct Tags(AtomicU32);
-
-impl Tags {
-    pub(super) fn next(&self) -> Tag {
-        let count = self.0.fetch_add(1, Ordering::Relaxed);
-        Tag(u64::from(count % (i32::MAX as u32)) + 1)
-    }
-}
-
-/// Number of messages that may wait to be written.
-const QUEUE: usize = 32;
-
-/// Why an exchange failed; only the caller knows whether it may be repeated.
-#[derive(Clone, Debug)]
-pub(super) enum LinkError {
-    /// No connection, or it broke.
-    Lost { kind: io::ErrorKind, reason: String },
-    /// Nothing arrived for this long.
-    Silent(Duration),
-    /// The server broke the protocol.
-    Protocol(String),
-}
-
-impl From<io::Error> for LinkError {
-    fn from(error: io::Error) -> Self {
-        Self::Lost { kind: error.kind(), reason: error.to_string() }
-    }
-}
-
-/// An open connection.
-#[derive(Debug)]
-pub(super) struct Connection {
-    /// The address that it comes from, and where it ends.
-    pub(super) ends: (IpAddr, SocketAddr),
-    queue: mpsc::Sender<Outgoing>,
-    waiting: Arc<Mutex<Waiting>>,
-    tasks: [AbortHandle; 2],
-}
-
-/// The operations that wait for replies, by tag.
-#[derive(Debug, Default)]
-struct Waiting {
-    by_tag: HashMap<Tag, Waiter>,
-    /// Why the connection ended.
-    ended: Option<LinkError>,
-}
-
-#[derive(Debug)]
-struct Waiter {
-    messages: mpsc::UnboundedSender<Bytes>,
-    /// Payload bytes that may still come: the bound on what the channel holds.
-    allowance: u64,
-}
-
-impl Connection {
-    /// Connects to `address` (`host:port`), from `local` if given.
-    pub(super) async fn open(
-        address: &str,
-        local: Option<IpAddr>,
-        wait: Duration,
-    ) -> std::result::Result<Self, LinkError> {
-        let stream = timeout(wait, connect(address, local)).await.map_err(|_| LinkError::Silent(wait))??;
-        stream.set_nodelay(true)?;
-        let ends = (stream.local_addr()?.ip(), stream.peer_addr()?);
-        let (read_half, write_half) = stream.into_split();
-        let (queue, mut outgoing) = mpsc::channel(QUEUE);
-        let waiting = Arc::new(Mutex::new(Waiting::default()));
-        let (read_side, write_side) = (Arc::clone(&waiting), Arc::clone(&waiting));
-        let reading = tokio::spawn(
-            async move {
-                let reason = read(read_half, &read_side).await;
-                end(&read_side, reason);
-            }
-            .boxed(),
-        );
-        let writing = tokio::spawn(
-            async move {
-                if let Err(error) = write_messages(write_half, &mut outgoing).await {
-                    end(&write_side, error.into());
-                }
-            }
-            .boxed(),
-        );
-        Ok(Self { ends, queue, waiting, tasks: [reading.abort_handle(), writing.abort_handle()] })
-    }
-
-    /// Whether operations may still be started on it.
-    pub(super) fn is_open(&self) -> bool {
-        lock(&self.waiting).ended.is_none()
-    }
-
-    /// Ends the connection and everything on it.
-    pub(super) fn close(&self, reason: LinkError) {
-        self.tasks.iter().for_each(AbortHandle::abort);
-        end(&self.waiting, reason);
-    }
-
-    /// Sends a request and returns the exchange that receives its replies, of at most `allowance` payload bytes in
-    /// total.
-    pub(super) async fn begin(
-        self: &Arc<Self>,
-        tag: Tag,
-        request: Outgoing,
-        allowance: u64,
-        wait: Duration,
-    ) -> std::result::Result<Exchange, LinkError> {
-        let (messages, incoming) = mpsc::unbounded_channel();
-        {
-            let mut waiting = lock(&self.waiting);
-            if let Some(reason) = &waiting.ended {
-                return Err(reason.clone());
-            }
-            waiting.by_tag.insert(tag, Waiter { messages, allowance });
-        }
-        let exchange = Exchange { connection: Arc::clone(self), tag, incoming, awaits_data: false };
-        exchange.send(request, wait).await?;
-        Ok(exchange)
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.tasks.iter().for_each(AbortHandle::abort);
-    }
-}
-
-/// One operation on a connection, from request to last reply. Dropping it discards further replies.
-#[derive(Debug)]
-pub(super) struct Exchange {
-    connection: Arc<Connection>,
-    tag: Tag,
-    incoming: mpsc::UnboundedReceiver<Bytes>,
-    /// The server waits for data: if the exchange is dropped now, the server learns of it only if the connection is
-    /// closed.
-    awaits_data: bool,
-}
-
-impl Exchange {
-    pub(super) fn tag(&self) -> Tag {
-        self.tag
-    }
-
-    /// Marks the time during which the server waits for data from this side.
-    pub(super) fn set_awaits_data(&mut self, awaits_data: bool) {
-        self.awaits_data = awaits_data;
-    }
-
-    /// Sends another message; waits at most `wait` while the queue is full.
-    pub(super) async fn send(&self, message: Outgoing, wait: Duration) -> std::result::Result<(), LinkError> {
-        match timeout(wait, self.connection.queue.send(message)).await {
-            Ok(sent) => sent.map_err(|_| self.why_ended()),
-            Err(_) => Err(LinkError::Silent(wait)),
-        }
-    }
-
-    /// The payload of the next message with this tag.
-    pub(super) async fn receive(&mut self, wait: Duration) -> std::result::Result<Bytes, LinkError> {
-        match timeout(wait, self.incoming.recv()).await {
-            Ok(Some(payload)) => Ok(payload),
-            Ok(None) => Err(self.why_ended()),
-            Err(_) => Err(LinkError::Silent(wait)),
-        }
-    }
-
-    /// Closes the connection, as the meaning of further bytes on it is no longer known.
-    pub(super) fn fail(&self, what: String) -> LinkError {
-        let error = LinkError::Protocol(what);
-        self.connection.close(error.clone());
-        error
-    }
-
-    fn why_ended(&self) -> LinkError {
-        let lost = || LinkError::Lost { kind: io::ErrorKind::ConnectionReset, reason: "connection closed".to_owned() };
-        lock(&self.connection.waiting).ended.clone().unwrap_or_else(lost)
-    }
-}
-
-impl Drop for Exchange {
-    fn drop(&mut self) {
-        lock(&self.connection.waiting).by_tag.remove(&self.tag);
-        if self.awaits_data {
-            let reason = "a transfer was abandoned".to_owned();
-            self.connection.close(LinkError::Lost { kind: io::ErrorKind::ConnectionAborted, reason });
-        }
-    }
-}
-
-/// Connects to `address` (`host:port`), from `local` if given.
-pub(crate) async fn connect(address: &str, local: Option<IpAddr>) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for remote in lookup_host(address).await? {
-        match connect_to(remote, local).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
-async fn connect_to(remote: SocketAddr, local: Option<IpAddr>) -> io::Result<TcpStream> {
-    let socket = socket_for(remote)?;
-    if let Some(local) = local {
-        socket.bind(SocketAddr::new(local, 0))?;
-    }
-    socket.connect(remote).await
-}
-
-/// Delivers messages to the operations that wait for them until the connection ends; returns the reason.
-async fn read(stream: OwnedReadHalf, waiting: &Mutex<Waiting>) -> LinkError {
-    let mut reader = MessageReader::new(stream, MAX_MESSAGE, None);
-    loop {
-        let message = match reader.next().await {
-            Ok(Some(message)) => message,
-            Ok(None) => {
-                let reason = "closed by the server".to_owned();
-                return LinkError::Lost { kind: io::ErrorKind::ConnectionReset, reason };
-            }
-            Err(error) => return LinkError::Lost { kind: io::ErrorKind::InvalidData, reason: error.to_string() },
-        };
-        let mut waiting = lock(waiting);
-        // A late reply to an operation that was given up is not an error.
-        let Some(waiter) = waiting.by_tag.get_mut(&message.header.tag) else { continue };
-        let Some(left) = waiter.allowance.checked_sub(message.payload.len() as u64) else {
-            return LinkError::Protocol("more data than was asked for".to_owned());
-        };
-        waiter.allowance = left;
-        // The receiver may have been dropped a moment ago.
-        let _ = waiter.messages.send(message.payload);
-    }
-}
-
-/// Records why the connection ended (the first reason stays) and wakes all waiting operations.
-fn end(waiting: &Mutex<Waiting>, reason: LinkError) {
-    let mut waiting = lock(waiting);
-    waiting.ended.get_or_insert(reason);
-    waiting.by_tag.clear();
-}
-
-fn lock(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
-    waiting.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How long a directory's attributes are cached: the stock client's attribute cache time.
@@ -597,7 +563,7 @@ pub(super) struct Directory {
     /// The object that holds its entries.
     pub(super) dirdata: Handle,
     pub(super) capability: Capability,
-    pub(super) fetched: Instant,
+    fetched: Instant,
 }
 
 /// The directories used lately.
@@ -605,11 +571,11 @@ pub(super) struct Directory {
 pub(super) struct Directories(Mutex<HashMap<Handle, Arc<Directory>>>);
 
 impl Directories {
-    pub(super) fn get(&self, handle: Handle) -> Option<Arc<Directory>> {
+    fn get(&self, handle: Handle) -> Option<Arc<Directory>> {
         self.lock().get(&handle).filter(|directory| directory.fetched.elapsed() < LIFE).cloned()
     }
 
-    pub(super) fn put(&self, directory: &Arc<Directory>) {
+    fn put(&self, directory: &Arc<Directory>) {
         let mut known = self.lock();
         if known.len() >= KNOWN_MAX {
             known.clear();
@@ -623,5 +589,135 @@ impl Directories {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Handle, Arc<Directory>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The datafiles of a file; none for other objects.
+pub(super) fn datafiles_of(attr: Attr) -> Vec<Handle> {
+    attr.datafiles.map_or_else(Vec::new, |datafiles| datafiles.handles.0)
+}
+
+/// The components of an absolute path.
+fn components(path: &str) -> Result<Vec<&str>> {
+    let bad = |what| Err(ClientError::Path { path: path.to_owned(), what });
+    let Some(relative) = path.strip_prefix('/') else { return bad("not absolute") };
+    let components: Vec<_> = relative.split('/').filter(|component| !component.is_empty()).collect();
+    match components.iter().find(|component| matches!(**component, "." | "..")) {
+        Some(_) => bad("`.` and `..` are not resolved"),
+        None if path.contains('\0') => bad("contains a NUL"),
+        None => Ok(components),
+    }
+}
+
+/// A capability is renewed when it expires within this many seconds.
+const RENEW_SECONDS: u64 = 30;
+
+/// An open file: its layout and the capability to use it. Clones are the same file; it need not be closed.
+#[derive(Clone, Debug)]
+pub struct File(Arc<Opened>);
+
+#[derive(Debug)]
+struct Opened {
+    handle: Handle,
+    layout: Mutex<Arc<Layout>>,
+}
+
+/// A file's layout and capability as last fetched.
+#[derive(Clone, Debug)]
+pub(super) struct Layout {
+    pub(super) dist: Dist,
+    pub(super) datafiles: Vec<Handle>,
+    /// The owners of the datafiles, by index in the configuration.
+    pub(super) owners: Vec<usize>,
+    /// Only the first datafile is in use yet.
+    pub(super) stuffed: bool,
+    /// Bytes of a stuffed file.
+    pub(super) stuffed_size: u64,
+    /// `None` until the first I/O needs it.
+    pub(super) capability: Option<Capability>,
+}
+
+impl File {
+    /// The file's handle.
+    pub fn handle(&self) -> u64 {
+        self.0.handle.0
+    }
+
+    /// The servers that hold its datafiles, in the order of the distribution, by index in the configuration.
+    /// One server as long as the file is small and not yet striped.
+    pub fn servers(&self) -> Vec<usize> {
+        self.layout().owners.clone()
+    }
+
+    pub(super) fn new(handle: Handle, layout: Layout) -> Self {
+        Self(Arc::new(Opened { handle, layout: Mutex::new(Arc::new(layout)) }))
+    }
+
+    pub(super) fn metafile(&self) -> Handle {
+        self.0.handle
+    }
+
+    pub(super) fn layout(&self) -> Arc<Layout> {
+        Arc::clone(&self.slot())
+    }
+
+    fn set_layout(&self, layout: Layout) -> Arc<Layout> {
+        let layout = Arc::new(layout);
+        *self.slot() = Arc::clone(&layout);
+        layout
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Arc<Layout>> {
+        self.0.layout.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Layout {
+    /// A layout from a file's attributes; `dist` is used if they contain no distribution.
+    pub(super) fn new(mount: &Mount, attr: Attr, dist: Option<Dist>) -> Result<Self> {
+        if attr.objtype != ObjType::METAFILE {
+            let is_directory = attr.objtype == ObjType::DIRECTORY;
+            let errno = if is_directory { Errno::EISDIR } else { Errno::EINVAL };
+            return Err(ClientError::refused(Op::GetAttr, errno));
+        }
+        let incomplete = ClientError::refused(Op::GetAttr, Errno::EINVAL);
+        let (Some(dist), Some(datafiles)) = (attr.dist.or(dist), attr.datafiles) else { return Err(incomplete) };
+        let datafiles = datafiles.handles.0;
+        let owners = datafiles.iter().map(|datafile| mount.owner(*datafile)).collect::<Result<_>>()?;
+        let stuffed_size = attr.stuffed_size.and_then(|size| u64::try_from(size).ok()).unwrap_or(0);
+        let (stuffed, capability) = (attr.stuffed_size.is_some(), attr.capability);
+        Ok(Self { dist, datafiles, owners, stuffed, stuffed_size, capability })
+    }
+
+    /// The arithmetic of the distribution over the datafiles in use.
+    pub(super) fn stripe(&self) -> Result<Stripe> {
+        let servers = u32::try_from(self.datafiles.len()).unwrap_or(u32::MAX);
+        self.dist.stripe(servers).map_err(|_| ClientError::Argument("the file's distribution is invalid"))
+    }
+
+    /// The capability to use the file, if it does not expire soon.
+    fn valid_capability(&self) -> Option<&Capability> {
+        self.capability.as_ref().filter(|capability| capability.timeout > unix_seconds() + RENEW_SECONDS)
+    }
+
+    /// Whether an access that ends at byte `end` goes beyond what a stuffed file can hold: the first strip, that is,
+    /// all bytes before the first one that belongs to a second server.
+    fn leaves_first_strip(&self, end: u64) -> bool {
+        let boundary = self.dist.stripe(2).ok().and_then(|stripe| stripe.logical_of(1, 0));
+        self.stuffed && boundary.is_some_and(|boundary| end > boundary)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths() {
+        assert_eq!(components("/a//b/").unwrap(), ["a", "b"]);
+        assert!(components("/").unwrap().is_empty());
+        for bad in ["", "a", "/a/../b", "/.", "/a\0b"] {
+            assert!(matches!(components(bad), Err(ClientError::Path { .. })), "{bad:?}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use vpfs_core::Bytes;
 
-use crate::profile::load;
+use crate::profile::class::timed;
 use crate::profile::{Probe, ProfileError, Series, TimedStorage};
 
 /// What the server sends first, so that a client notices any other server.
@@ -58,8 +58,8 @@ impl TimedStorage for NetworkPath {
 
     fn times(&mut self, series: Series) -> Result<Vec<Duration>, ProfileError> {
         let mut buffer = vec![0; PIECE];
-        let timed = load::timed(series, |_| self.transfer(series.size, &mut buffer));
-        timed.map_err(|error| ProfileError::network("receive from", &self.address)(error))
+        let times = timed(series, |_| self.transfer(series.size, &mut buffer));
+        times.map_err(|error| ProfileError::network("receive from", &self.address)(error))
     }
 }
 

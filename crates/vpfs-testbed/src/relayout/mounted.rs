@@ -15,8 +15,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::client::ClientError;
-use crate::relayout::ResumeError;
-use crate::relayout::job::{Done, Found, Job, Record, Stage, Step, Version};
+use crate::relayout::{Done, Found, Job, Record, ResumeError, Stage, Step, Version};
 
 /// How to copy.
 #[derive(Clone, Copy, Debug)]

@@ -13,9 +13,8 @@ use bytes::Bytes;
 use ring::digest::{Context, SHA256};
 
 use crate::client::{ClientError, FileKind, Stat};
-use crate::relayout::job::{Done, Found, Job, Record, Stage, Step, Version};
 use crate::relayout::mounted::hex;
-use crate::relayout::{Options, Progress, RelayoutError, Summary};
+use crate::relayout::{Done, Found, Job, Options, Progress, Record, RelayoutError, Stage, Step, Summary, Version};
 use crate::{Client, CreateOptions, File};
 
 /// Bytes that are read or written at once.

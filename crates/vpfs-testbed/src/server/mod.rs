@@ -13,19 +13,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
 use tokio::net::TcpListener;
+use vpfs_protocol::wire::pvfs2::transfer::TransferPiece;
 use vpfs_protocol::wire::pvfs2::types::op_mask;
 use vpfs_protocol::wire::pvfs2::{Capability, Credential, Errno, Handle, ObjType, Text};
 use vpfs_sim::model::device::{DeviceProfile, Io, IoKind};
 
+use crate::device::{Access, DeviceClock, DeviceHandle};
+use crate::fsconfig::FsConfig;
+use crate::store::{MemoryStore, StoreError};
+use crate::transport::Chunk;
 use connection::{Listening, listen};
 use namespace::{Namespace, Object};
 use ops::Server;
-
-use crate::device::{DeviceClock, DeviceHandle};
-use crate::fsconfig::FsConfig;
-use crate::store::{MemoryStore, StoreError};
 
 /// A running cluster. Dropping it stops all servers at once.
 #[derive(Debug)]
@@ -272,6 +274,9 @@ impl Cluster {
     }
 }
 
+/// Pieces closer together than this form one access to the device, which includes the gap.
+const GAP_MAX: u64 = 64 << 10;
+
 /// The data of one server, and the device model that determines how long accesses take.
 #[derive(Debug)]
 pub(crate) struct Storage {
@@ -295,6 +300,80 @@ impl Storage {
             self.device.submit(Io { kind: IoKind::Write, object: LOG_OBJECT, offset, len }).await;
         }
     }
+
+    /// Submits a chunk to the device now.
+    fn access(&self, kind: IoKind, handle: Handle, chunk: &[TransferPiece]) -> Accesses {
+        let mut accesses: Vec<Access> = Vec::new();
+        let mut run: Option<(u64, u64)> = None;
+        let mut submit = |(offset, end): (u64, u64)| {
+            accesses.push(self.device.submit(Io { kind, object: handle.0, offset, len: end - offset }));
+        };
+        for piece in chunk {
+            let end = piece.physical + piece.len;
+            run = match run {
+                Some((begin, so_far)) if (so_far..=so_far + GAP_MAX).contains(&piece.physical) => Some((begin, end)),
+                other => {
+                    other.into_iter().for_each(&mut submit);
+                    Some((piece.physical, end))
+                }
+            };
+        }
+        run.into_iter().for_each(&mut submit);
+        Accesses(accesses)
+    }
+
+    fn write(&self, handle: Handle, chunk: &Chunk, mut rest: Bytes) -> Result<(), StoreError> {
+        for run in coalesce(chunk) {
+            let data = rest.split_to(clamp(run.len).min(rest.len()));
+            self.store.write(handle.0, run.physical, &data)?;
+        }
+        Ok(())
+    }
+
+    /// The bytes of a chunk. A datafile that was truncated meanwhile reads as zeros, because the length has already
+    /// been announced.
+    fn read(&self, handle: Handle, chunk: &Chunk) -> Vec<Bytes> {
+        let piece = |run: TransferPiece| {
+            let bytes = self.store.read(handle.0, run.physical, clamp(run.len));
+            if bytes.len() as u64 == run.len { bytes } else { padded(&bytes, clamp(run.len)) }
+        };
+        coalesce(chunk).map(piece).collect()
+    }
+}
+
+/// Joins pieces that are adjacent in the datafile.
+fn coalesce(chunk: &[TransferPiece]) -> impl Iterator<Item = TransferPiece> {
+    let mut pieces = chunk.iter().copied().peekable();
+    std::iter::from_fn(move || {
+        let mut run = pieces.next()?;
+        while let Some(next) = pieces.next_if(|next| next.physical == run.physical + run.len) {
+            run.len += next.len;
+        }
+        Some(run)
+    })
+}
+
+fn padded(bytes: &Bytes, len: usize) -> Bytes {
+    let mut padded = BytesMut::from(&bytes[..]);
+    padded.resize(len, 0);
+    padded.freeze()
+}
+
+/// The device accesses of one chunk.
+struct Accesses(Vec<Access>);
+
+impl Accesses {
+    /// Waits for all of them.
+    async fn done(self) {
+        for access in self.0 {
+            access.await;
+        }
+    }
+}
+
+/// Chunk sizes fit into memory.
+fn clamp(n: u64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
 }
 
 /// The protocol's error number for a store error.

@@ -8,9 +8,11 @@ use std::ops::RangeInclusive;
 
 use vpfs_protocol::wire::pvfs2::attr::{Datafiles, DirHint, DistDir, mask};
 use vpfs_protocol::wire::pvfs2::request::TOKEN_START;
-use vpfs_protocol::wire::pvfs2::{Attr, Dist, Errno, Handle, KeyVal, ObjType, Padded, Text};
+use vpfs_protocol::wire::pvfs2::types::op_mask;
+use vpfs_protocol::wire::pvfs2::{Attr, Capability, Credential, Dist, Errno, Handle, KeyVal, ObjType, Padded, Text};
 
 use crate::fsconfig::{FsConfig, FsServer};
+use crate::server;
 
 /// All objects of a file system.
 #[derive(Debug)]
@@ -296,7 +298,7 @@ impl Entries {
         self.by_name.len()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }
 
@@ -304,12 +306,12 @@ impl Entries {
         self.version
     }
 
-    pub(crate) fn get(&self, name: &Text) -> Option<Handle> {
+    pub(super) fn get(&self, name: &Text) -> Option<Handle> {
         self.by_name.get(name).map(|entry| entry.handle)
     }
 
     /// Adds or replaces an entry and returns the handle that the name referred to before.
-    pub(crate) fn set(&mut self, name: &Text, handle: Handle) -> Option<Handle> {
+    fn set(&mut self, name: &Text, handle: Handle) -> Option<Handle> {
         self.version += 1;
         if let Some(entry) = self.by_name.get_mut(name) {
             return Some(std::mem::replace(&mut entry.handle, handle));
@@ -321,7 +323,7 @@ impl Entries {
         None
     }
 
-    pub(crate) fn remove(&mut self, name: &Text) -> Option<Handle> {
+    fn remove(&mut self, name: &Text) -> Option<Handle> {
         let entry = self.by_name.remove(name)?;
         self.version += 1;
         self.by_place.remove(&entry.place);
@@ -402,6 +404,124 @@ impl Handles {
 
     fn owner_mut(&mut self, handle: Handle) -> Option<&mut Owner> {
         self.0.iter_mut().find(|owner| owner.server.owns(handle.0))
+    }
+}
+
+/// EACCES unless the capability permits setting every attribute that `attr` sets.
+pub(super) fn may_set(capability: &Capability, object: &Object, attr: &Attr) -> Result<(), Errno> {
+    if matches!(object.kind, Kind::Symlink(None)) {
+        // The creator sets the target of a new link, with a capability for the directory only.
+        return Ok(());
+    }
+    let sets = |bits: u32| attr.mask & bits != 0;
+    if sets(mask::UID) && attr.owner != object.owner {
+        server::require(capability, op_mask::ADMIN)?;
+    }
+    let of_owner = mask::UID | mask::GID | mask::PERMS | mask::SYMLINK_TARGET | mask::ATIME_SET | mask::DIR_HINT;
+    let writers = op_mask::WRITE | op_mask::SETATTR;
+    let rules = [
+        (of_owner, op_mask::SETATTR),
+        (mask::MTIME | mask::MTIME_SET | mask::CTIME, writers),
+        (mask::ATIME, writers | op_mask::READ),
+    ];
+    let mut asked = rules.iter().filter(|(bits, _)| sets(*bits));
+    asked.try_for_each(|(_, sufficient)| server::require_any(capability, *sufficient))
+}
+
+/// Sets the attributes in the mask; times without their "set" bit become `now`.
+pub(super) fn set(object: &mut Object, attr: &Attr, now: u64) -> Result<(), Errno> {
+    let sets = |bit: u32| attr.mask & bit != 0;
+    if sets(mask::TYPE) && attr.objtype != ObjType::NONE && attr.objtype != object.objtype() {
+        return Err(Errno::EACCES);
+    }
+    let explicit = |set_bit: u32, time: u64| if sets(set_bit) { time } else { now };
+    for (bit, field, value) in [
+        (mask::ATIME, &mut object.atime, explicit(mask::ATIME_SET, attr.atime)),
+        (mask::MTIME, &mut object.mtime, explicit(mask::MTIME_SET, attr.mtime)),
+    ] {
+        if sets(bit) {
+            *field = value;
+        }
+    }
+    for (bit, field, value) in [
+        (mask::UID, &mut object.owner, attr.owner),
+        (mask::GID, &mut object.group, attr.group),
+        (mask::PERMS, &mut object.perms, attr.perms),
+    ] {
+        if sets(bit) {
+            *field = value;
+        }
+    }
+    if sets(mask::UID | mask::GID | mask::PERMS | mask::MTIME) {
+        object.ctime = now;
+    }
+    match (&mut object.kind, &attr.target, &attr.dir) {
+        (Kind::Symlink(target), Some(new), _) => *target = Some(new.clone()),
+        (Kind::Directory { hint, .. }, _, Some(new)) if sets(mask::DIR_HINT) => *hint = Some(new.hint.clone()),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Puts the reserved datafiles of a file in use; nothing to do if there are none.
+pub(super) fn unstuff(namespace: &mut Namespace, file: Handle, reserved: &[Handle]) -> Result<(), Errno> {
+    for datafile in reserved {
+        namespace.change(*datafile, |object| {
+            object.kind = Kind::Datafile;
+            Ok(())
+        })?;
+    }
+    if reserved.is_empty() {
+        return Ok(());
+    }
+    namespace.change(file, |object| match &mut object.kind {
+        Kind::File(layout) => {
+            layout.stuffed = false;
+            Ok(())
+        }
+        _ => Err(Errno::EINVAL),
+    })
+}
+
+/// A new object that belongs to the user of `credential`.
+pub(super) fn owned(attr: &Attr, credential: &Credential, kind: Kind, now: u64) -> Object {
+    let mut object = Object::new(attr, kind, now);
+    object.owner = credential.uid;
+    if let Some(group) = credential.gids.first() {
+        object.group = *group;
+    }
+    object
+}
+
+/// Limits on the length of keys and values, and on the number of attributes of one object.
+pub(super) const KEY_MAX: usize = 256;
+
+const VALUE_MAX: usize = 8192;
+
+const ATTRIBUTES_MAX: usize = 64;
+
+/// SETEATTR flags.
+const MUST_BE_NEW: i32 = 1;
+
+const MUST_EXIST: i32 = 2;
+
+/// Whether `flags` permit an attribute to be set.
+pub(super) fn check(
+    namespace: &Namespace,
+    handle: Handle,
+    key: &KeyVal,
+    value: &KeyVal,
+    flags: i32,
+) -> Result<(), Errno> {
+    if key.0.is_empty() || key.0.len() > KEY_MAX || value.0.len() > VALUE_MAX {
+        return Err(Errno::EINVAL);
+    }
+    let xattrs = &namespace.get(handle)?.xattrs;
+    match xattrs.contains_key(key) {
+        true if flags & MUST_BE_NEW != 0 => Err(Errno::EEXIST),
+        false if flags & MUST_EXIST != 0 => Err(Errno::ENOENT),
+        false if xattrs.len() >= ATTRIBUTES_MAX => Err(Errno::ENOSPC),
+        _ => Ok(()),
     }
 }
 

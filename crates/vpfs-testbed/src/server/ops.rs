@@ -1,18 +1,32 @@
-//! The operations that are one request and one reply (docs/protocols/orangefs.md, bodies).
+//! The operations of one server: those that are one request and one reply, and I/O, whose data flows in chunks
+//! (docs/protocols/orangefs.md, bodies).
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
 use vpfs_core::hash::mix;
+use vpfs_protocol::wire::bmi::{Tag, TooLong};
 use vpfs_protocol::wire::pvfs2::attr::{DirHint, DirInfo, mask};
+use vpfs_protocol::wire::pvfs2::reply::{self, SmallIoResult};
+use vpfs_protocol::wire::pvfs2::transfer::TransferPiece;
 use vpfs_protocol::wire::pvfs2::types::op_mask;
 use vpfs_protocol::wire::pvfs2::{
-    Attr, Capability, Columns, Credential, Dist, Errno, Handle, KeyVal, Layout, ObjType, Op, Reply, Request,
-    RequestBody, Status, Text, reply, request,
+    Attr, Capability, Columns, Credential, Dist, Errno, Handle, IoType, KeyVal, Layout, ObjType, Op, Reply, Request,
+    RequestBody, Status, Text, Transfer, TransferError, request,
 };
+use vpfs_sim::model::device::IoKind;
 
-use super::namespace::{FileLayout, Kind, Namespace, Object, Pool, datafiles, single_distdir};
-use super::{CHANGE_ENTRIES, Cluster, Storage, errno_of, now};
+use super::namespace::{
+    FileLayout, KEY_MAX, Kind, Namespace, Object, Pool, check, datafiles, may_set, owned, set, single_distdir, unstuff,
+};
+use super::{Accesses, CHANGE_ENTRIES, Cluster, Storage, errno_of, now};
 use crate::server;
+use crate::store::StoreError;
+use crate::transport::{Chunk, Outgoing, chunk_len, chunks};
 
 /// One server of a cluster, as its connections see it.
 #[derive(Clone, Debug)]
@@ -81,7 +95,7 @@ impl Server {
     }
 
     /// [`Self::own`] for a request to the file system `fs`.
-    pub(super) fn own_in(&self, fs: i32, handle: Handle) -> Result<(), Errno> {
+    fn own_in(&self, fs: i32, handle: Handle) -> Result<(), Errno> {
         self.same_fs(fs)?;
         self.own(handle)
     }
@@ -93,7 +107,7 @@ impl Server {
     }
 
     /// EINVAL for another file system's requests.
-    pub(super) fn same_fs(&self, fs: i32) -> Result<(), Errno> {
+    fn same_fs(&self, fs: i32) -> Result<(), Errno> {
         if fs == self.cluster.config.fs_id { Ok(()) } else { Err(Errno::EINVAL) }
     }
 
@@ -475,7 +489,7 @@ impl Server {
     }
 
     /// ENOENT unless `handle` is a datafile of this server.
-    pub(super) fn own_datafile(&self, handle: Handle) -> Result<(), Errno> {
+    fn own_datafile(&self, handle: Handle) -> Result<(), Errno> {
         self.own(handle)?;
         match self.cluster.namespace().get(handle)?.kind {
             Kind::Datafile => Ok(()),
@@ -592,6 +606,150 @@ impl Server {
             if handles.len() > count { handles.pop().map_or(POSITION_END, |next| next.0) } else { POSITION_END };
         Ok(reply::MgmtIterateHandles { position, handles }.into())
     }
+
+    /// A write: acknowledge, receive chunks, complete. Errors after the acknowledgement are reported in the completion,
+    /// after the client has sent all its data.
+    pub(super) async fn write_flow(
+        &self,
+        capability: &Capability,
+        body: &request::Io,
+        mut data: mpsc::Receiver<Bytes>,
+        replies: &Replies,
+    ) -> Result<(), FlowError> {
+        let Some(io) = self.begin(capability, body, replies).await? else { return Ok(()) };
+        let mut writes = InFlight::new(self.cluster.config.flow_buffers);
+        let mut failed = None;
+        for chunk in chunks(io.transfer.pieces(), io.total, self.cluster.config.flow_buffer_bytes) {
+            let chunk = chunk?;
+            let bytes = next_chunk(&mut data, &chunk).await?;
+            if failed.is_none() {
+                writes.push(self.storage().access(IoKind::Write, io.handle, &chunk), (chunk, bytes));
+                failed = self.store_written(io.handle, writes.pop_excess().await).err();
+            }
+        }
+        while failed.is_none()
+            && let Some(written) = writes.pop().await
+        {
+            failed = self.store_written(io.handle, Some(written)).err();
+        }
+        let completion = match failed {
+            None => reply::WriteCompletion { total_completed: signed(io.total) }.into(),
+            Some(errno) => Reply::error(Op::WriteCompletion, Status::error(errno)),
+        };
+        replies.send(&completion).await
+    }
+
+    /// A read: acknowledge, send chunks. There is no end message, so a failure in the middle can only close the
+    /// connection.
+    pub(super) async fn read_flow(
+        &self,
+        capability: &Capability,
+        body: &request::Io,
+        replies: &Replies,
+    ) -> Result<(), FlowError> {
+        let Some(io) = self.begin(capability, body, replies).await? else { return Ok(()) };
+        let mut reads = InFlight::new(self.cluster.config.flow_buffers);
+        for chunk in chunks(io.transfer.pieces(), io.total, self.cluster.config.flow_buffer_bytes) {
+            let chunk = chunk?;
+            reads.push(self.storage().access(IoKind::Read, io.handle, &chunk), chunk);
+            if let Some(chunk) = reads.pop_excess().await {
+                self.send_chunk(io.handle, chunk, replies).await?;
+            }
+        }
+        while let Some(chunk) = reads.pop().await {
+            self.send_chunk(io.handle, chunk, replies).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends the acknowledgement; `None` after a negative one.
+    async fn begin(
+        &self,
+        capability: &Capability,
+        body: &request::Io,
+        replies: &Replies,
+    ) -> Result<Option<Checked>, FlowError> {
+        match self.check(capability, body.fs, body.handle, body.io_type, body.transfer()) {
+            Ok(io) => {
+                replies.send(&reply::Io { bstream_size: signed(io.size) }.into()).await?;
+                Ok(Some(io))
+            }
+            Err(errno) => {
+                replies.send(&Reply::error(Op::Io, Status::error(errno))).await?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn check(
+        &self,
+        capability: &Capability,
+        fs: i32,
+        handle: Handle,
+        io_type: IoType,
+        transfer: Result<Transfer, TransferError>,
+    ) -> Result<Checked, Errno> {
+        self.same_fs(fs)?;
+        let needed = if io_type == IoType::Read { op_mask::READ } else { op_mask::WRITE };
+        server::require(capability, needed)?;
+        self.own_datafile(handle)?;
+        let transfer = transfer.map_err(|_| Errno::EINVAL)?;
+        let size = self.storage().store.size(handle.0);
+        let total = match io_type {
+            IoType::Read => transfer.read_bytes(size),
+            IoType::Write => transfer.write_bytes(),
+        };
+        Ok(Checked { handle, transfer, size, total: total.map_err(|_| Errno::EINVAL)? })
+    }
+
+    /// Stores a chunk that the device has taken.
+    fn store_written(&self, handle: Handle, written: Option<(Chunk, Bytes)>) -> Result<(), Errno> {
+        let Some((chunk, bytes)) = written else { return Ok(()) };
+        self.storage().write(handle, &chunk, bytes).map_err(|error| errno_of(&error))?;
+        if self.own_datafile(handle).is_err() {
+            // The datafile was removed meanwhile, so nothing else will free what was just written.
+            self.storage().store.remove(handle.0);
+            return Err(Errno::ENOENT);
+        }
+        Ok(())
+    }
+
+    async fn send_chunk(&self, handle: Handle, chunk: Chunk, replies: &Replies) -> Result<(), FlowError> {
+        let segments = self.storage().read(handle, &chunk);
+        replies.put(Outgoing::data(replies.tag, segments)?).await
+    }
+
+    /// An I/O with its data in the request or the reply.
+    pub(super) async fn small_io(&self, capability: &Capability, body: request::SmallIo) -> Reply {
+        let done = self.try_small_io(capability, body).await;
+        done.unwrap_or_else(|errno| Reply::error(Op::SmallIo, Status::error(errno)))
+    }
+
+    async fn try_small_io(&self, capability: &Capability, body: request::SmallIo) -> Result<Reply, Errno> {
+        let request::SmallIo { handle, fs, io_type, .. } = body;
+        let io = self.check(capability, fs, handle, io_type, body.transfer())?;
+        let whole: Chunk = match chunks(io.transfer.pieces(), io.total, u64::MAX).next() {
+            None => Chunk::new(),
+            Some(chunk) => chunk.map_err(|_| Errno::EINVAL)?,
+        };
+        let result = match io_type {
+            IoType::Read if io.total + SMALL_REPLY_OVERHEAD > vpfs_protocol::wire::bmi::MAX_UNEXPECTED => {
+                Err(Errno::EINVAL)
+            }
+            IoType::Read => {
+                self.storage().access(IoKind::Read, handle, &whole).done().await;
+                let segments = self.storage().read(handle, &whole);
+                Ok(SmallIoResult::Read(segments.concat()))
+            }
+            IoType::Write if body.data.len() as u64 != io.total => Err(Errno::EINVAL),
+            IoType::Write => {
+                self.storage().access(IoKind::Write, handle, &whole).done().await;
+                self.store_written(handle, Some((whole, body.data.into())))?;
+                Ok(SmallIoResult::Written(signed(io.total)))
+            }
+        }?;
+        Ok(reply::SmallIo { bstream_size: signed(self.storage().store.size(handle.0)), result }.into())
+    }
 }
 
 /// Whether success changes names or attributes, or requires earlier changes to be stored.
@@ -627,62 +785,6 @@ fn status_of(result: Result<(), Errno>) -> i32 {
     result.map_or_else(|errno| Status::error(errno).0, |()| Status::OK.0)
 }
 
-/// EACCES unless the capability permits setting every attribute that `attr` sets.
-fn may_set(capability: &Capability, object: &Object, attr: &Attr) -> Result<(), Errno> {
-    if matches!(object.kind, Kind::Symlink(None)) {
-        // The creator sets the target of a new link, with a capability for the directory only.
-        return Ok(());
-    }
-    let sets = |bits: u32| attr.mask & bits != 0;
-    if sets(mask::UID) && attr.owner != object.owner {
-        server::require(capability, op_mask::ADMIN)?;
-    }
-    let of_owner = mask::UID | mask::GID | mask::PERMS | mask::SYMLINK_TARGET | mask::ATIME_SET | mask::DIR_HINT;
-    let writers = op_mask::WRITE | op_mask::SETATTR;
-    let rules = [
-        (of_owner, op_mask::SETATTR),
-        (mask::MTIME | mask::MTIME_SET | mask::CTIME, writers),
-        (mask::ATIME, writers | op_mask::READ),
-    ];
-    let mut asked = rules.iter().filter(|(bits, _)| sets(*bits));
-    asked.try_for_each(|(_, sufficient)| server::require_any(capability, *sufficient))
-}
-
-/// Sets the attributes in the mask; times without their "set" bit become `now`.
-fn set(object: &mut Object, attr: &Attr, now: u64) -> Result<(), Errno> {
-    let sets = |bit: u32| attr.mask & bit != 0;
-    if sets(mask::TYPE) && attr.objtype != ObjType::NONE && attr.objtype != object.objtype() {
-        return Err(Errno::EACCES);
-    }
-    let explicit = |set_bit: u32, time: u64| if sets(set_bit) { time } else { now };
-    for (bit, field, value) in [
-        (mask::ATIME, &mut object.atime, explicit(mask::ATIME_SET, attr.atime)),
-        (mask::MTIME, &mut object.mtime, explicit(mask::MTIME_SET, attr.mtime)),
-    ] {
-        if sets(bit) {
-            *field = value;
-        }
-    }
-    for (bit, field, value) in [
-        (mask::UID, &mut object.owner, attr.owner),
-        (mask::GID, &mut object.group, attr.group),
-        (mask::PERMS, &mut object.perms, attr.perms),
-    ] {
-        if sets(bit) {
-            *field = value;
-        }
-    }
-    if sets(mask::UID | mask::GID | mask::PERMS | mask::MTIME) {
-        object.ctime = now;
-    }
-    match (&mut object.kind, &attr.target, &attr.dir) {
-        (Kind::Symlink(target), Some(new), _) => *target = Some(new.clone()),
-        (Kind::Directory { hint, .. }, _, Some(new)) if sets(mask::DIR_HINT) => *hint = Some(new.hint.clone()),
-        _ => {}
-    }
-    Ok(())
-}
-
 /// The distribution of files whose creator names none.
 const DEFAULT_DIST: Dist = Dist::SimpleStripe { strip_size: 64 << 10 };
 
@@ -692,76 +794,14 @@ const BATCH_MAX: u32 = 1024;
 /// Largest number of datafiles of one file: what fits into a capability.
 const DATAFILES_MAX: usize = 1023;
 
-/// Puts the reserved datafiles of a file in use; nothing to do if there are none.
-fn unstuff(namespace: &mut Namespace, file: Handle, reserved: &[Handle]) -> Result<(), Errno> {
-    for datafile in reserved {
-        namespace.change(*datafile, |object| {
-            object.kind = Kind::Datafile;
-            Ok(())
-        })?;
-    }
-    if reserved.is_empty() {
-        return Ok(());
-    }
-    namespace.change(file, |object| match &mut object.kind {
-        Kind::File(layout) => {
-            layout.stuffed = false;
-            Ok(())
-        }
-        _ => Err(Errno::EINVAL),
-    })
-}
-
-/// A new object that belongs to the user of `credential`.
-fn owned(attr: &Attr, credential: &Credential, kind: Kind, now: u64) -> Object {
-    let mut object = Object::new(attr, kind, now);
-    object.owner = credential.uid;
-    if let Some(group) = credential.gids.first() {
-        object.group = *group;
-    }
-    object
-}
-
 /// Largest number of entries in one listing reply.
 const READDIR_MAX: u32 = 512;
 
 /// Longest name in bytes.
 const NAME_MAX: usize = 255;
 
-/// SETEATTR flags.
-const MUST_BE_NEW: i32 = 1;
-
-const MUST_EXIST: i32 = 2;
-
-/// Limits on the length of keys and values, and on the number of attributes of one object.
-const KEY_MAX: usize = 256;
-
-const VALUE_MAX: usize = 8192;
-
-const ATTRIBUTES_MAX: usize = 64;
-
 /// The most keys that are listed at once [OrangeFS: include/pvfs2-types.h, PVFS_MAX_XATTR_LISTLEN].
 const LISTED_MAX: usize = 16;
-
-/// EOVERFLOW for a key or value that does not fit the requester's buffer.
-fn fits(bytes: &KeyVal, room: i64) -> Result<(), Errno> {
-    let room = usize::try_from(room).unwrap_or(0);
-    if bytes.0.len() <= room { Ok(()) } else { Err(Errno::EOVERFLOW) }
-}
-
-/// Whether `flags` permit an attribute to be set.
-fn check(namespace: &Namespace, handle: Handle, key: &KeyVal, value: &KeyVal, flags: i32) -> Result<(), Errno> {
-    if key.0.is_empty() || key.0.len() > KEY_MAX || value.0.len() > VALUE_MAX {
-        return Err(Errno::EINVAL);
-    }
-    let xattrs = &namespace.get(handle)?.xattrs;
-    match xattrs.contains_key(key) {
-        true if flags & MUST_BE_NEW != 0 => Err(Errno::EEXIST),
-        false if flags & MUST_EXIST != 0 => Err(Errno::ENOENT),
-        false if xattrs.len() >= ATTRIBUTES_MAX => Err(Errno::ENOSPC),
-        _ => Ok(()),
-    }
-}
 
 /// Parameters of MGMT_SETPARAM that `pvfs2-ping` sets.
 const CHECK_FS_ID: i32 = 2;
@@ -775,3 +815,101 @@ const HANDLES_MAX: usize = 4096;
 const POSITION_START: u64 = request::TOKEN_START;
 
 const POSITION_END: u64 = request::TOKEN_END;
+
+/// EOVERFLOW for a key or value that does not fit the requester's buffer.
+fn fits(bytes: &KeyVal, room: i64) -> Result<(), Errno> {
+    let room = usize::try_from(room).unwrap_or(0);
+    if bytes.0.len() <= room { Ok(()) } else { Err(Errno::EOVERFLOW) }
+}
+
+/// Bytes of a SMALL_IO reply besides the data.
+const SMALL_REPLY_OVERHEAD: u64 = 40;
+
+/// How long a write waits for its next chunk: ServerJobFlowTimeoutSecs.
+const FLOW_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Why a transfer closes its connection: the two sides no longer agree on what comes next.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FlowError {
+    #[error("a data message has {got} bytes instead of {expected}")]
+    WrongChunk { got: u64, expected: u64 },
+    #[error("no data for {0:?}")]
+    NoData(Duration),
+    #[error("access: {0}")]
+    Access(#[from] TransferError),
+    #[error("storage: {0}")]
+    Storage(#[from] StoreError),
+    #[error(transparent)]
+    TooLong(#[from] TooLong),
+    /// The connection is already being closed.
+    #[error("the connection is closed")]
+    Closed,
+}
+
+/// What a running transfer needs from its connection.
+#[derive(Clone, Debug)]
+pub(super) struct Replies {
+    pub(super) tag: Tag,
+    pub(super) queue: mpsc::Sender<Outgoing>,
+}
+
+impl Replies {
+    pub(super) async fn send(&self, reply: &Reply) -> Result<(), FlowError> {
+        self.put(Outgoing::reply(self.tag, reply.encode())?).await
+    }
+
+    async fn put(&self, message: Outgoing) -> Result<(), FlowError> {
+        self.queue.send(message).await.map_err(|_| FlowError::Closed)
+    }
+}
+
+/// An I/O that was checked.
+struct Checked {
+    handle: Handle,
+    transfer: Transfer,
+    /// The datafile's size when the I/O began.
+    size: u64,
+    /// Bytes that will move.
+    total: u64,
+}
+
+/// Waits for the next chunk's data.
+async fn next_chunk(data: &mut mpsc::Receiver<Bytes>, chunk: &[TransferPiece]) -> Result<Bytes, FlowError> {
+    let received = timeout(FLOW_TIMEOUT, data.recv()).await.map_err(|_| FlowError::NoData(FLOW_TIMEOUT))?;
+    let bytes = received.ok_or(FlowError::Closed)?;
+    let (got, expected) = (bytes.len() as u64, chunk_len(chunk));
+    if got == expected { Ok(bytes) } else { Err(FlowError::WrongChunk { got, expected }) }
+}
+
+/// Chunks submitted to the device, oldest first, at most as many as a flow has buffers.
+struct InFlight<T> {
+    chunks: VecDeque<(Accesses, T)>,
+    buffers: usize,
+}
+
+impl<T> InFlight<T> {
+    fn new(buffers: usize) -> Self {
+        Self { chunks: VecDeque::new(), buffers: buffers.max(1) }
+    }
+
+    fn push(&mut self, accesses: Accesses, chunk: T) {
+        self.chunks.push_back((accesses, chunk));
+    }
+
+    /// The oldest chunk once the device has finished it, if all buffers are in use.
+    async fn pop_excess(&mut self) -> Option<T> {
+        if self.chunks.len() < self.buffers { None } else { self.pop().await }
+    }
+
+    /// The oldest chunk once the device has finished it.
+    async fn pop(&mut self) -> Option<T> {
+        let (accesses, chunk) = self.chunks.pop_front()?;
+        accesses.done().await;
+        Some(chunk)
+    }
+}
+
+/// Sizes and totals stay below 2⁶³: offsets on the wire are signed.
+fn signed(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}

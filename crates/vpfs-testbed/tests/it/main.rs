@@ -6,15 +6,11 @@
     reason = "a panic is the report of a test, sizes are small, and measurements are for people"
 )]
 
+mod cluster;
 mod device;
-mod failures;
-mod files;
 mod fs_conf;
 mod nfs;
-mod profile {
-    mod class;
-    mod measure;
-}
+mod profile;
 mod relayout {
     mod kill;
     mod orangefs;

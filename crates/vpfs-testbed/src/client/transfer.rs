@@ -1,170 +1,21 @@
-//! An open file: its layout and the capability to use it.
+//! Accesses to the bytes of a file: the part of each server, and how it is transferred.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::future::FutureExt;
 use tokio::task::JoinSet;
-use vpfs_core::stripe::Stripe;
 use vpfs_protocol::wire::bmi::MAX_UNEXPECTED;
-use vpfs_protocol::wire::pvfs2::attr::mask;
 use vpfs_protocol::wire::pvfs2::reply::SmallIoResult;
 use vpfs_protocol::wire::pvfs2::transfer::TransferPiece;
 use vpfs_protocol::wire::pvfs2::{
-    Attr, Capability, Dist, Errno, Handle, IoType, ObjType, Op, Preq, Reply, ReplyBody, Request, RequestBody, Status,
-    Transfer, TransferError, reply, request,
+    Errno, IoType, Op, Preq, Reply, ReplyBody, RequestBody, Status, Transfer, TransferError, request,
 };
 
-use super::mount::{Exchange, LinkError, Mount, pause_before_retry, unix_seconds};
-use super::{Client, ClientError, Result};
+use super::link::{Exchange, LinkError};
+use super::mount::{File, Layout, Mount, pause_before_retry};
+use super::{ClientError, Result};
 use crate::transport::{Chunk, Outgoing, chunk_len, chunks};
-
-/// The attributes requested before I/O.
-pub(super) const FILE_MASK: u32 = mask::COMMON | mask::DIST | mask::DATAFILES | mask::MIRRORS | mask::CAPABILITY;
-
-/// A capability is renewed when it expires within this many seconds.
-const RENEW_SECONDS: u64 = 30;
-
-/// An open file: its layout and the capability to use it. Clones are the same file; it need not be closed.
-#[derive(Clone, Debug)]
-pub struct File(Arc<Opened>);
-
-#[derive(Debug)]
-struct Opened {
-    handle: Handle,
-    layout: Mutex<Arc<Layout>>,
-}
-
-/// A file's layout and capability as last fetched.
-#[derive(Clone, Debug)]
-pub(super) struct Layout {
-    pub(super) dist: Dist,
-    pub(super) datafiles: Vec<Handle>,
-    /// The owners of the datafiles, by index in the configuration.
-    pub(super) owners: Vec<usize>,
-    /// Only the first datafile is in use yet.
-    pub(super) stuffed: bool,
-    /// Bytes of a stuffed file.
-    pub(super) stuffed_size: u64,
-    /// `None` until the first I/O needs it.
-    pub(super) capability: Option<Capability>,
-}
-
-impl File {
-    /// The file's handle.
-    pub fn handle(&self) -> u64 {
-        self.0.handle.0
-    }
-
-    /// The servers that hold its datafiles, in the order of the distribution, by index in the configuration.
-    /// One server as long as the file is small and not yet striped.
-    pub fn servers(&self) -> Vec<usize> {
-        self.layout().owners.clone()
-    }
-
-    pub(super) fn new(handle: Handle, layout: Layout) -> Self {
-        Self(Arc::new(Opened { handle, layout: Mutex::new(Arc::new(layout)) }))
-    }
-
-    pub(super) fn metafile(&self) -> Handle {
-        self.0.handle
-    }
-
-    pub(super) fn layout(&self) -> Arc<Layout> {
-        Arc::clone(&self.slot())
-    }
-
-    pub(super) fn set_layout(&self, layout: Layout) -> Arc<Layout> {
-        let layout = Arc::new(layout);
-        *self.slot() = Arc::clone(&layout);
-        layout
-    }
-
-    fn slot(&self) -> MutexGuard<'_, Arc<Layout>> {
-        self.0.layout.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Layout {
-    /// A layout from a file's attributes; `dist` is used if they contain no distribution.
-    pub(super) fn new(mount: &Mount, attr: Attr, dist: Option<Dist>) -> Result<Self> {
-        if attr.objtype != ObjType::METAFILE {
-            let is_directory = attr.objtype == ObjType::DIRECTORY;
-            let errno = if is_directory { Errno::EISDIR } else { Errno::EINVAL };
-            return Err(ClientError::refused(Op::GetAttr, errno));
-        }
-        let incomplete = ClientError::refused(Op::GetAttr, Errno::EINVAL);
-        let (Some(dist), Some(datafiles)) = (attr.dist.or(dist), attr.datafiles) else { return Err(incomplete) };
-        let datafiles = datafiles.handles.0;
-        let owners = datafiles.iter().map(|datafile| mount.owner(*datafile)).collect::<Result<_>>()?;
-        let stuffed_size = attr.stuffed_size.and_then(|size| u64::try_from(size).ok()).unwrap_or(0);
-        let (stuffed, capability) = (attr.stuffed_size.is_some(), attr.capability);
-        Ok(Self { dist, datafiles, owners, stuffed, stuffed_size, capability })
-    }
-
-    /// The arithmetic of the distribution over the datafiles in use.
-    pub(super) fn stripe(&self) -> Result<Stripe> {
-        let servers = u32::try_from(self.datafiles.len()).unwrap_or(u32::MAX);
-        self.dist.stripe(servers).map_err(|_| ClientError::Argument("the file's distribution is invalid"))
-    }
-
-    /// The capability to use the file, if it does not expire soon.
-    pub(super) fn valid_capability(&self) -> Option<&Capability> {
-        self.capability.as_ref().filter(|capability| capability.timeout > unix_seconds() + RENEW_SECONDS)
-    }
-
-    /// Whether an access that ends at byte `end` goes beyond what a stuffed file can hold: the first strip, that is,
-    /// all bytes before the first one that belongs to a second server.
-    pub(super) fn leaves_first_strip(&self, end: u64) -> bool {
-        let boundary = self.dist.stripe(2).ok().and_then(|stripe| stripe.logical_of(1, 0));
-        self.stuffed && boundary.is_some_and(|boundary| end > boundary)
-    }
-}
-
-impl Mount {
-    pub(super) async fn get_attr(&self, handle: Handle, mask: u32) -> Result<Attr> {
-        let body = request::GetAttr { handle, fs: self.config.fs_id, mask, credential: self.credential() };
-        let reply: reply::GetAttr = self.ask(self.owner(handle)?, &Capability::default(), handle, body).await?;
-        Ok(reply.attr)
-    }
-
-    /// Fetches a file's layout and capability.
-    pub(super) async fn fetch_layout(&self, handle: Handle) -> Result<Layout> {
-        Layout::new(self, self.get_attr(handle, FILE_MASK).await?, None)
-    }
-
-    /// Fetches them again.
-    pub(super) async fn refresh(&self, file: &File) -> Result<Arc<Layout>> {
-        Ok(file.set_layout(self.fetch_layout(file.metafile()).await?))
-    }
-
-    /// The layout, with a capability that does not expire soon.
-    pub(super) async fn usable_layout(&self, file: &File) -> Result<Arc<Layout>> {
-        let layout = file.layout();
-        if layout.valid_capability().is_some() { Ok(layout) } else { self.refresh(file).await }
-    }
-
-    /// The layout for an access up to byte `end`: a stuffed file is unstuffed before a write beyond its first strip,
-    /// and fetched again before a read beyond it, as another client may have unstuffed it.
-    pub(super) async fn layout_up_to(&self, file: &File, end: u64, writes: bool) -> Result<Arc<Layout>> {
-        let layout = self.usable_layout(file).await?;
-        match (layout.leaves_first_strip(end), writes) {
-            (false, _) => Ok(layout),
-            (true, false) => self.refresh(file).await,
-            (true, true) => self.unstuff(file, &layout).await,
-        }
-    }
-
-    async fn unstuff(&self, file: &File, layout: &Layout) -> Result<Arc<Layout>> {
-        let (handle, fs) = (file.metafile(), self.config.fs_id);
-        let body = request::Unstuff { handle, fs, mask: FILE_MASK, credential: self.credential() };
-        let capability = layout.capability.clone().unwrap_or_default();
-        // UNSTUFF is the only request that never carries hints.
-        let request = Request { capability, ..Request::bare(body.into()) };
-        let reply: reply::Unstuff = self.call(self.owner(handle)?, &request).await?;
-        Ok(file.set_layout(Layout::new(self, reply.attr, None)?))
-    }
-}
 
 /// Inline transfers are used when every server's share fits into what remains of a 16384-byte message
 /// (docs/protocols/orangefs.md, SMALL_IO).
@@ -174,13 +25,13 @@ const SMALL_WRITE_MAX: u64 = 6768;
 
 /// An access as requested by the caller.
 #[derive(Clone, Copy, Debug)]
-struct Range {
+pub(super) struct Range {
     offset: i64,
     len: i64,
 }
 
 impl Range {
-    fn new(offset: u64, len: usize) -> Result<Self> {
+    pub(super) fn new(offset: u64, len: usize) -> Result<Self> {
         let too_far = || ClientError::Argument("an access ends before byte 2⁶³");
         let len = i64::try_from(len).map_err(|_| too_far())?;
         let offset = i64::try_from(offset).map_err(|_| too_far())?;
@@ -188,38 +39,14 @@ impl Range {
     }
 }
 
-impl Client {
-    /// Writes all of `data` at `offset`, extending the file where needed.
-    pub fn write_at<'a>(&'a self, file: &'a File, offset: u64, data: Bytes) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
-            if data.is_empty() {
-                return Ok(());
-            }
-            let range = Range::new(offset, data.len())?;
-            let layout = self.mount.layout_up_to(file, offset + data.len() as u64, true).await?;
-            let shares = shares(&self.mount, file, &layout, range, IoType::Write)?;
-            run(shares, &Direction::Write(data)).await.map(drop)
-        })
-    }
-
-    /// Up to `len` bytes from `offset`; fewer only at the end of the file. Holes read as zeros.
-    pub fn read_at<'a>(&'a self, file: &'a File, offset: u64, len: usize) -> BoxFuture<'a, Result<Bytes>> {
-        Box::pin(async move {
-            if len == 0 {
-                return Ok(Bytes::new());
-            }
-            let range = Range::new(offset, len)?;
-            let layout = self.mount.layout_up_to(file, offset + len as u64, false).await?;
-            let outcomes = run(shares(&self.mount, file, &layout, range, IoType::Read)?, &Direction::Read).await?;
-            let end = end_of_data(&self.mount, file, &layout, offset + len as u64, &outcomes).await?;
-            let len = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX).min(len);
-            Ok(assemble(outcomes, len))
-        })
-    }
-}
-
 /// The part of the access on each server that has one.
-fn shares(mount: &Arc<Mount>, file: &File, layout: &Arc<Layout>, range: Range, io_type: IoType) -> Result<Vec<Share>> {
+pub(super) fn shares(
+    mount: &Arc<Mount>,
+    file: &File,
+    layout: &Arc<Layout>,
+    range: Range,
+    io_type: IoType,
+) -> Result<Vec<Share>> {
     let malformed = |_: TransferError| ClientError::Argument("the file's distribution is invalid");
     let servers = u32::try_from(layout.datafiles.len()).unwrap_or(u32::MAX);
     let mut shares = Vec::new();
@@ -240,7 +67,7 @@ fn shares(mount: &Arc<Mount>, file: &File, layout: &Arc<Layout>, range: Range, i
 }
 
 /// Runs all shares concurrently; the first error cancels the others.
-async fn run(mut shares: Vec<Share>, direction: &Direction) -> Result<Vec<Outcome>> {
+pub(super) async fn run(mut shares: Vec<Share>, direction: &Direction) -> Result<Vec<Outcome>> {
     if shares.len() == 1 {
         let only = shares.remove(0);
         return Ok(vec![only.run(direction.clone()).await?]);
@@ -263,7 +90,13 @@ async fn run(mut shares: Vec<Share>, direction: &Direction) -> Result<Vec<Outcom
 ///
 /// Each server that took part has returned its datafile's size. If none of these reaches `wanted`, another server's
 /// may; then all servers are asked, because unwritten bytes before the end of the file read as zeros.
-async fn end_of_data(mount: &Mount, file: &File, layout: &Layout, wanted: u64, outcomes: &[Outcome]) -> Result<u64> {
+pub(super) async fn end_of_data(
+    mount: &Mount,
+    file: &File,
+    layout: &Layout,
+    wanted: u64,
+    outcomes: &[Outcome],
+) -> Result<u64> {
     let stripe = layout.stripe()?;
     let ends = outcomes.iter().filter_map(|outcome| stripe.logical_size(outcome.number, outcome.bstream_size));
     let end = ends.max().unwrap_or(0);
@@ -271,7 +104,7 @@ async fn end_of_data(mount: &Mount, file: &File, layout: &Layout, wanted: u64, o
 }
 
 /// Copies the pieces of all servers to their places in a buffer of `len` bytes.
-fn assemble(mut outcomes: Vec<Outcome>, len: usize) -> Bytes {
+pub(super) fn assemble(mut outcomes: Vec<Outcome>, len: usize) -> Bytes {
     if let [Outcome { pieces, .. }] = outcomes.as_mut_slice()
         && let [(0, bytes)] = pieces.as_mut_slice()
         && bytes.len() == len
@@ -301,31 +134,31 @@ pub(super) enum Direction {
 /// One server's part of an access.
 #[derive(Debug)]
 pub(super) struct Share {
-    pub(super) mount: Arc<Mount>,
-    pub(super) file: File,
-    pub(super) layout: Arc<Layout>,
+    mount: Arc<Mount>,
+    file: File,
+    layout: Arc<Layout>,
     /// Index of the datafile in the file.
-    pub(super) number: u32,
-    pub(super) offset: i64,
-    pub(super) len: i64,
-    pub(super) io_type: IoType,
-    pub(super) transfer: Transfer,
+    number: u32,
+    offset: i64,
+    len: i64,
+    io_type: IoType,
+    transfer: Transfer,
     /// Whether the data is in the request or reply instead of further messages.
-    pub(super) inline: bool,
+    inline: bool,
 }
 
 /// The outcome of a share.
 #[derive(Debug)]
 pub(super) struct Outcome {
-    pub(super) number: u32,
+    number: u32,
     /// Size of the datafile in bytes.
-    pub(super) bstream_size: u64,
+    bstream_size: u64,
     /// The data read, by offset in the access.
-    pub(super) pieces: Vec<(usize, Bytes)>,
+    pieces: Vec<(usize, Bytes)>,
 }
 
 /// How an attempt failed.
-enum Failure {
+pub(crate) enum Failure {
     /// The transport failed.
     Link(LinkError),
     /// The server refused.
@@ -343,7 +176,7 @@ impl From<LinkError> for Failure {
 impl Share {
     /// Retries until it succeeds or no attempts are left: after transport errors as for any request, after EAGAIN with
     /// a renewed capability. Other refusals are final (a stock client retries those too).
-    pub(super) async fn run(mut self, direction: Direction) -> Result<Outcome> {
+    async fn run(mut self, direction: Direction) -> Result<Outcome> {
         let mut attempts_left = self.mount.policy.retries;
         loop {
             let failure = match self.attempt(&direction).await {
