@@ -15,11 +15,9 @@ use std::time::Duration;
 use vpfs_core::{AppId, AppPolicy, OpKind, Rule, ShareId, SharePolicy, Time};
 
 use crate::arrival::Served;
-use crate::entitled::Entitlements;
-use crate::in_storage::{Alike, Departures, Leaving};
+use crate::in_storage::{Alike, Departures, Leaving, Turns};
 use crate::requests::Entry;
-use crate::turns::Turns;
-use crate::used::Used;
+use crate::used::{Entitlements, Used};
 
 /// How often something took how long: by powers of two of microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,12 +1,12 @@
 //! Which applications have requests at this server, and since when the others have none.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
-use vpfs_core::{AppId, Member, ShareId, Time};
+use vpfs_core::{AppId, Member, ShareId, SharePolicy, Time, Weight};
 
 use crate::coordination::FlowKey;
-use crate::places::{NamedShare, Places};
 
 /// What servers call an application in their reports to each other, the same at all of them, and where it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,6 +172,207 @@ impl Flows {
     }
 }
 
+// Names of shares: paths such as `physics/alice`, and the numbers that schedulers know them by.
+//
+// A share exists while it is declared, or an application or another share is in it. Its number may be used again
+// afterwards.
+
+/// A share that the driver declares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamedShare<'a> {
+    /// Its path: names separated by `/`, the one at the top first.
+    pub path: &'a str,
+    /// What is due to it. Where it stands follows from its path.
+    pub policy: SharePolicy,
+}
+
+impl<'a> NamedShare<'a> {
+    /// A share with this weight and nothing else.
+    pub const fn new(path: &'a str, weight: Weight) -> Self {
+        Self { path, policy: SharePolicy { weight, ..SharePolicy::NEW } }
+    }
+}
+
+/// A share that an application is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InShare {
+    /// Its path.
+    pub path: Arc<str>,
+    /// Its weight among those in the same share.
+    pub weight: Weight,
+}
+
+/// The shares that exist.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    by_path: HashMap<Arc<str>, ShareId>,
+    /// By the half of the keys of their members that is the same.
+    by_half: HashMap<u32, ShareId>,
+    /// By number.
+    places: Vec<Option<Place>>,
+    free: Vec<ShareId>,
+    /// What the schedulers have not been told: shares that are new or different,
+    changed: Vec<ShareId>,
+    /// and those that are gone, with the keys of their totals.
+    gone: Vec<(ShareId, FlowKey)>,
+}
+
+#[derive(Clone, Debug)]
+struct Place {
+    path: Arc<str>,
+    policy: SharePolicy,
+    is_declared: bool,
+    /// The number of applications and shares in it.
+    members: usize,
+}
+
+impl Places {
+    /// At most so many shares exist; what would be in another one is in the one that that would be in.
+    const MAX: usize = 4096;
+
+    /// An application comes to `path`, which gets this weight if it is not declared. O(length).
+    fn enter(&mut self, path: &str, weight: Weight) -> Option<ShareId> {
+        let share = self.find_or_create(path)?;
+        let place = self.place(share);
+        place.members += 1;
+        if *place.path == *path && !place.is_declared && place.policy.weight != weight {
+            place.policy.weight = weight;
+            self.changed.push(share);
+        }
+        Some(share)
+    }
+
+    /// An application leaves.
+    fn leave(&mut self, share: ShareId) {
+        self.place(share).members -= 1;
+        self.free_unused(share);
+    }
+
+    /// Exactly these shares are declared from now on. O(shares).
+    pub(crate) fn declare<'a>(&mut self, declared: impl Iterator<Item = NamedShare<'a>>) {
+        let before: Vec<ShareId> = self.by_path.values().copied().collect();
+        before.iter().for_each(|share| self.place(*share).is_declared = false);
+        for NamedShare { path, policy } in declared {
+            let Some(share) = self.find_or_create(path).filter(|share| *self.place(*share).path == *path) else {
+                continue;
+            };
+            let place = self.place(share);
+            place.is_declared = true;
+            let policy = SharePolicy { parent: place.policy.parent, ..policy };
+            if std::mem::replace(&mut place.policy, policy) != policy {
+                self.changed.push(share);
+            }
+        }
+        for share in before {
+            self.lift_rates(share);
+            self.free_unused(share);
+        }
+    }
+
+    /// A share that is declared no longer has a weight only.
+    fn lift_rates(&mut self, share: ShareId) {
+        let place = self.place(share);
+        let SharePolicy { weight, parent, .. } = place.policy;
+        let policy = SharePolicy { weight, parent, ..SharePolicy::NEW };
+        if !place.is_declared && std::mem::replace(&mut place.policy, policy) != policy {
+            self.changed.push(share);
+        }
+    }
+
+    /// The next share that is new or different. Call until `None` before an application is put into one.
+    pub(crate) fn poll_changed(&mut self) -> Option<(ShareId, SharePolicy)> {
+        let known = |share: ShareId| Some((share, self.places[share.index()].as_ref()?.policy));
+        std::iter::from_fn(|| self.changed.pop()).find_map(known)
+    }
+
+    /// The next share that is gone. Call until `None` after an application was put into another one.
+    pub(crate) fn poll_gone(&mut self) -> Option<(ShareId, FlowKey)> {
+        let gone = self.gone.pop()?;
+        self.free.push(gone.0);
+        Some(gone)
+    }
+
+    /// `share` and all that it is in.
+    fn above(&self, share: Option<ShareId>) -> impl Iterator<Item = ShareId> {
+        std::iter::successors(share, |below| self.places.get(below.index())?.as_ref()?.policy.parent)
+    }
+
+    /// The key of a share's totals.
+    fn key(&self, share: ShareId) -> Option<FlowKey> {
+        self.places.get(share.index())?.as_ref().map(|place| FlowKey::of_share(&place.path))
+    }
+
+    /// `share` and all that it is in, the one at the top first.
+    pub(crate) fn way_to(&self, share: Option<ShareId>) -> Vec<InShare> {
+        let place = |share: ShareId| self.places.get(share.index())?.as_ref();
+        let up = std::iter::successors(share.and_then(place), |below| below.policy.parent.and_then(place));
+        let mut way: Vec<_> =
+            up.map(|place| InShare { path: Arc::clone(&place.path), weight: place.policy.weight }).collect();
+        way.reverse();
+        way
+    }
+
+    /// The share of which an application with this key is a member, also if it has never been here.
+    pub(crate) fn of_key(&self, key: FlowKey) -> Option<ShareId> {
+        self.by_half.get(&key.share_half()).copied()
+    }
+
+    /// The share at `path`, or the nearest above it if there are too many.
+    fn find_or_create(&mut self, path: &str) -> Option<ShareId> {
+        if let Some(&share) = self.by_path.get(path) {
+            return Some(share);
+        }
+        let ends = path.match_indices('/').map(|(end, _)| end).chain([path.len()]);
+        let mut parent = None;
+        for end in ends.take(SharePolicy::DEPTH_MAX) {
+            let path = &path[..end];
+            let Some(share) = self.by_path.get(path).copied().or_else(|| self.create(path, parent)) else { break };
+            parent = Some(share);
+        }
+        parent
+    }
+
+    fn create(&mut self, path: &str, parent: Option<ShareId>) -> Option<ShareId> {
+        if self.by_path.len() >= Self::MAX {
+            return None;
+        }
+        let share = self.free.pop().unwrap_or_else(|| {
+            self.places.push(None);
+            ShareId(u32::try_from(self.places.len() - 1).expect("limited"))
+        });
+        let policy = SharePolicy { parent, ..SharePolicy::default() };
+        let shared: Arc<str> = path.into();
+        let place = Place { path: Arc::clone(&shared), policy, is_declared: false, members: 0 };
+        self.places[share.index()] = Some(place);
+        self.by_path.insert(shared, share);
+        self.by_half.insert(FlowKey::of(path).share_half(), share);
+        parent.into_iter().for_each(|parent| self.place(parent).members += 1);
+        self.changed.push(share);
+        Some(share)
+    }
+
+    /// Forgets `share` if nothing needs it any more, and so on to the top.
+    fn free_unused(&mut self, share: ShareId) {
+        let mut at = Some(share);
+        while let Some(share) = at {
+            let unused = self.places[share.index()].take_if(|place| place.members == 0 && !place.is_declared);
+            let Some(Place { path, policy, .. }) = unused else { return };
+            self.by_path.remove(&path);
+            let half = FlowKey::of(&path).share_half();
+            if self.by_half.get(&half) == Some(&share) {
+                self.by_half.remove(&half);
+            }
+            self.gone.push((share, FlowKey::of_share(&path)));
+            at = policy.parent;
+            at.into_iter().for_each(|parent| self.place(parent).members -= 1);
+        }
+    }
+
+    fn place(&mut self, share: ShareId) -> &mut Place {
+        self.places[share.index()].as_mut().expect("it exists")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -218,5 +419,53 @@ mod tests {
         flows.add(secs(5000), APP);
         flows.remove(secs(5000), APP);
         assert_eq!(flows.poll_left(secs(5600)), Some(APP));
+    }
+
+    fn weight(weight: u32) -> Weight {
+        Weight::new(weight).unwrap()
+    }
+
+    /// What changed: numbers, weights and what they are in; and the numbers of those that are gone.
+    type Drained = (Vec<(u32, u32, Option<u32>)>, Vec<u32>);
+
+    fn drain(places: &mut Places) -> Drained {
+        let of = |(share, policy): (ShareId, SharePolicy)| (share.0, policy.weight.get(), policy.parent.map(|up| up.0));
+        let mut changed: Vec<_> = std::iter::from_fn(|| places.poll_changed().map(of)).collect();
+        changed.sort_unstable();
+        changed.dedup();
+        (changed, std::iter::from_fn(|| places.poll_gone().map(|(share, _)| share.0)).collect())
+    }
+
+    #[test]
+    fn a_share_exists_while_something_is_in_it_or_it_is_declared() {
+        let mut places = Places::default();
+        let declared = [NamedShare::new("physics", weight(3))];
+        places.declare(declared.into_iter());
+        assert_eq!(drain(&mut places), (vec![(0, 3, None)], vec![]));
+        let alice = places.enter("physics/alice", Weight::ONE).unwrap();
+        assert_eq!(drain(&mut places), (vec![(1, 1, Some(0))], vec![]));
+        assert_eq!(places.enter("physics/alice", weight(2)), Some(alice));
+        assert_eq!(places.enter("physics", weight(2)), Some(ShareId(0)), "declared: another weight does not count");
+        assert_eq!(drain(&mut places), (vec![(1, 2, Some(0))], vec![]));
+        places.leave(alice);
+        places.declare(std::iter::empty());
+        assert_eq!(drain(&mut places), (vec![], vec![]), "both are in use");
+        places.leave(ShareId(0));
+        places.leave(alice);
+        assert_eq!(drain(&mut places), (vec![], vec![0, 1]));
+        assert_eq!(places.enter("a/b/c", Weight::ONE), Some(ShareId(2)));
+        assert_eq!(places.by_half.len(), 3);
+    }
+
+    #[test]
+    fn depth_and_number_are_limited() {
+        let mut places = Places::default();
+        let deep = places.enter("1/2/3/4/5/6/7/8/9/10", weight(5)).unwrap();
+        assert_eq!((deep, places.place(deep).path.to_string()), (ShareId(7), "1/2/3/4/5/6/7/8".to_owned()));
+        (0..2 * Places::MAX).for_each(|user| _ = places.enter(&format!("1/user{user}"), Weight::ONE));
+        assert_eq!(places.places.len(), Places::MAX);
+        assert_eq!(places.enter("1/user", Weight::ONE), Some(ShareId(0)), "the one above");
+        assert_eq!(places.enter("2", Weight::ONE), None, "the top");
+        places.declare([NamedShare::new("2", weight(2))].into_iter());
     }
 }

@@ -5,8 +5,7 @@ use vpfs_core::{AppId, Policy, Reach, ServerId, ServiceReport, SharedService, Ti
 use crate::coordination::{CoordinationSettings, Coordinator, Counted, FlowKey, Members, Message, MessageError};
 use crate::flows::Flows;
 use crate::pace::{Pace, PaceMessage};
-use crate::part::{Part, Terms};
-use crate::parts::Parts;
+use crate::part::{Part, Parts, Terms};
 
 /// The other servers, and the parameters of coordination.
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use vpfs_core::{AppId, Time};
+use vpfs_core::{AppId, AppPolicy, ShareId, SharePolicy, Time};
 
 use crate::in_storage::Leaving;
 
@@ -121,9 +121,230 @@ impl Used {
     }
 }
 
+// What its weight entitled each application to, of the storage's time.
+//
+// An application *asks* while any of its requests waits or is in the storage, and a share while any application in it
+// does. At each moment an application is entitled to its weight's part of the sum of the weights of those that ask
+// next to it, of what its share is entitled to in the same way (nothing, if it is exempt: it does not take turns). So
+// all that is entitled adds up to the time in which anyone asked, and what one does not ask for is the others'.
+//
+// Nothing is done for each application when time passes: clocks run at the rate of what one unit of weight is entitled
+// to, at the top and in each share, and an application that comes or goes notes by how much they advanced. O(depth)
+// for an input with which an application comes or goes, O(1) for others.
+
+/// Clocks count nanoseconds in parts of this many, so that nothing is lost by rounding.
+const FRACTION: u32 = 16;
+
+/// Time that passed at some rate, in parts of nanoseconds.
+type Passed = u128;
+
+/// The clocks, and what each application has of them.
+#[derive(Debug, Default)]
+pub(crate) struct Entitlements {
+    clocks: Clocks,
+    apps: Vec<App>,
+    shares: Vec<Share>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Clocks {
+    latest: Time,
+    /// The sum of the weights present at the top.
+    weights: u64,
+    /// What a unit of weight was entitled to there.
+    by_weight: Passed,
+}
+
+impl Clocks {
+    fn at(mut self, now: Time) -> Self {
+        if self.weights > 0 {
+            self.by_weight += (now.since(self.latest).as_nanos() << FRACTION) / u128::from(self.weights);
+        }
+        self.latest = now;
+        self
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    policy: SharePolicy,
+    /// The sum of the weights present in it.
+    weights: u64,
+    /// The clock of what it is in when `by_weight` was right.
+    seen: Passed,
+    /// What a unit of weight in it was entitled to.
+    by_weight: Passed,
+}
+
+impl Share {
+    /// When the clock of what it is in is at `outer`.
+    fn at(mut self, outer: Passed) -> Self {
+        if self.weights > 0 {
+            self.by_weight += (outer - self.seen) * Passed::from(self.policy.weight.get()) / Passed::from(self.weights);
+        }
+        self.seen = outer;
+        self
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct App {
+    weight: u32,
+    share: Option<ShareId>,
+    /// Requests that wait or are in the storage.
+    present: u32,
+    /// What a unit of its weight was entitled to when it began to ask.
+    since: Passed,
+    entitled: Passed,
+}
+
+impl App {
+    const NEW: Self = Self { weight: 1, share: None, present: 0, since: 0, entitled: 0 };
+}
+
+impl Entitlements {
+    pub(crate) fn set_policy(&mut self, now: Time, app: AppId, policy: &AppPolicy) {
+        let was_present = self.app(app).present > 0;
+        if was_present {
+            self.leave(now, app);
+        }
+        let found = &mut self.apps[app.index()];
+        let weight = if policy.exempt { 0 } else { policy.weight.get() };
+        (found.weight, found.share) = (weight, policy.share);
+        policy.share.into_iter().for_each(|share| _ = self.share(share));
+        if was_present {
+            self.join(now, app);
+        }
+    }
+
+    pub(crate) fn set_share(&mut self, now: Time, share: ShareId, policy: SharePolicy) {
+        policy.parent.into_iter().for_each(|parent| _ = self.share(parent));
+        let Share { policy: before, weights, .. } = *self.share(share);
+        self.advance(now, Some(share));
+        if weights > 0 {
+            self.exit(before.parent, before.weight.get());
+        }
+        self.shares[share.index()].policy = policy;
+        self.shares[share.index()].seen = self.advance(now, policy.parent);
+        if weights > 0 {
+            self.enter(policy.parent, policy.weight.get());
+        }
+    }
+
+    /// What an application that does not ask was entitled to no longer counts.
+    pub(crate) fn forget(&mut self, app: AppId) {
+        self.app(app).entitled = 0;
+    }
+
+    pub(crate) fn on_enqueue(&mut self, now: Time, app: AppId) {
+        let found = self.app(app);
+        found.present += 1;
+        if found.present == 1 {
+            self.join(now, app);
+        }
+    }
+
+    /// A request no longer waits, or is no longer in the storage.
+    pub(crate) fn on_gone(&mut self, now: Time, app: AppId) {
+        let found = self.app(app);
+        found.present -= 1;
+        if found.present == 0 {
+            self.leave(now, app);
+        }
+    }
+
+    /// What it was entitled to until now.
+    pub(crate) fn of(&self, now: Time, app: AppId) -> Duration {
+        let Some(found) = self.apps.get(app.index()) else { return Duration::ZERO };
+        let clocks = self.clocks.at(now);
+        let passed = if found.present > 0 { self.clock(&clocks, found.share) - found.since } else { 0 };
+        duration(found.entitled + passed * Passed::from(found.weight))
+    }
+
+    fn join(&mut self, now: Time, app: AppId) {
+        let App { weight, share, .. } = self.apps[app.index()];
+        self.apps[app.index()].since = self.advance(now, share);
+        self.enter(share, weight);
+    }
+
+    fn leave(&mut self, now: Time, app: AppId) {
+        let App { weight, share, .. } = self.apps[app.index()];
+        let clock = self.advance(now, share);
+        self.exit(share, weight);
+        let found = &mut self.apps[app.index()];
+        found.entitled += (clock - found.since) * Passed::from(weight);
+    }
+
+    /// What a unit of weight in `share`, or at the top, was entitled to. O(depth).
+    fn clock(&self, clocks: &Clocks, share: Option<ShareId>) -> Passed {
+        let Some(share) = share else { return clocks.by_weight };
+        let share = self.shares[share.index()];
+        share.at(self.clock(clocks, share.policy.parent)).by_weight
+    }
+
+    /// The same, and sets all clocks on the way to the top: then the weights that are present may change.
+    fn advance(&mut self, now: Time, share: Option<ShareId>) -> Passed {
+        let Some(share) = share else {
+            self.clocks = self.clocks.at(now);
+            return self.clocks.by_weight;
+        };
+        let outer = self.advance(now, self.shares[share.index()].policy.parent);
+        let share = &mut self.shares[share.index()];
+        *share = share.at(outer);
+        share.by_weight
+    }
+
+    /// Something of this weight is present in `share`, and with it `share` in what it is in, and so on.
+    fn enter(&mut self, share: Option<ShareId>, weight: u32) {
+        if weight == 0 {
+            return;
+        }
+        let weights = self.weights(share);
+        *weights += u64::from(weight);
+        if let Some(share) = share.filter(|_| *weights == u64::from(weight)) {
+            let SharePolicy { weight, parent, .. } = self.shares[share.index()].policy;
+            self.enter(parent, weight.get());
+        }
+    }
+
+    fn exit(&mut self, share: Option<ShareId>, weight: u32) {
+        if weight == 0 {
+            return;
+        }
+        let weights = self.weights(share);
+        *weights -= u64::from(weight);
+        if let Some(share) = share.filter(|_| *weights == 0) {
+            let SharePolicy { weight, parent, .. } = self.shares[share.index()].policy;
+            self.exit(parent, weight.get());
+        }
+    }
+
+    fn weights(&mut self, share: Option<ShareId>) -> &mut u64 {
+        share.map_or(&mut self.clocks.weights, |share| &mut self.shares[share.index()].weights)
+    }
+
+    fn app(&mut self, app: AppId) -> &mut App {
+        if app.index() >= self.apps.len() {
+            self.apps.resize(app.index() + 1, App::NEW);
+        }
+        &mut self.apps[app.index()]
+    }
+
+    fn share(&mut self, share: ShareId) -> &mut Share {
+        if share.index() >= self.shares.len() {
+            self.shares.resize(share.index() + 1, Share::default());
+        }
+        &mut self.shares[share.index()]
+    }
+}
+
+fn duration(passed: Passed) -> Duration {
+    Duration::from_nanos(u64::try_from(passed >> FRACTION).unwrap_or(u64::MAX))
+}
+
 #[cfg(test)]
 mod tests {
-    use vpfs_core::OpKind;
+    use vpfs_core::{OpKind, Weight};
 
     use super::*;
     use crate::in_storage::Entered;
@@ -219,5 +440,78 @@ mod tests {
         leave(&mut used, 1010, A, 0);
         used.look(at(1010));
         assert_eq!(ms(&used), [510, 500, 1010], "what was seen stays");
+    }
+
+    const MS: Duration = Duration::from_millis(1);
+    const C: AppId = AppId(2);
+
+    fn weight(weight: u32) -> Weight {
+        Weight::new(weight).expect("not zero")
+    }
+
+    fn weighted(value: u32, share: Option<u32>) -> AppPolicy {
+        AppPolicy { share: share.map(ShareId), ..AppPolicy::weighted(weight(value)) }
+    }
+
+    fn asking(apps: &[(AppId, AppPolicy)]) -> Entitlements {
+        let mut entitled = Entitlements::default();
+        apps.iter().for_each(|(app, policy)| entitled.set_policy(Time::ZERO, *app, policy));
+        apps.iter().for_each(|(app, _)| entitled.on_enqueue(Time::ZERO, *app));
+        entitled
+    }
+
+    fn entitled_ms<const N: usize>(entitled: &Entitlements, now: u64, apps: [AppId; N]) -> [u128; N] {
+        // Clocks round down.
+        apps.map(|app| (entitled.of(Time::from_millis(now), app) + MS / 2).as_millis())
+    }
+
+    #[test]
+    fn those_that_ask_divide_the_time_by_weight() {
+        let at = Time::from_millis;
+        let mut entitled = asking(&[(A, weighted(3, None))]);
+        entitled.set_policy(at(0), B, &weighted(1, None));
+        // Alone until 100 ms, it is entitled to all.
+        entitled.on_enqueue(at(100), B);
+        assert_eq!(entitled_ms(&entitled, 100, [A, B]), [100, 0]);
+        assert_eq!(entitled_ms(&entitled, 300, [A, B]), [250, 50]);
+        entitled.on_gone(at(300), A);
+        entitled.on_gone(at(400), B);
+        assert_eq!(entitled_ms(&entitled, 999, [A, B]), [250, 150], "no more than the time in which anyone asked");
+    }
+
+    #[test]
+    fn what_is_exempt_is_entitled_to_nothing() {
+        let mut entitled = asking(&[(A, AppPolicy { exempt: true, ..weighted(9, Some(0)) }), (B, weighted(1, None))]);
+        assert_eq!(entitled_ms(&entitled, 400, [A, B]), [0, 400]);
+        entitled.set_policy(Time::from_millis(400), A, &weighted(1, None));
+        assert_eq!(entitled_ms(&entitled, 600, [A, B]), [100, 500]);
+    }
+
+    #[test]
+    fn those_in_a_share_divide_its_weight_and_a_changed_weight_counts_from_then_on() {
+        let at = Time::from_millis;
+        let mut entitled = asking(&[(A, weighted(1, None)), (B, weighted(1, Some(0))), (C, weighted(1, Some(0)))]);
+        assert_eq!(entitled_ms(&entitled, 400, [A, B, C]), [200, 100, 100]);
+        entitled.on_gone(at(400), C);
+        assert_eq!(entitled_ms(&entitled, 800, [A, B, C]), [400, 300, 100]);
+        entitled.set_share(at(800), ShareId(0), SharePolicy { weight: weight(3), ..SharePolicy::default() });
+        assert_eq!(entitled_ms(&entitled, 1200, [A, B, C]), [500, 600, 100]);
+    }
+
+    #[test]
+    fn what_nobody_in_a_share_asks_for_goes_to_those_next_to_it() {
+        let (mut entitled, at) = (Entitlements::default(), Time::from_millis);
+        // A, next to a share of three times its weight with B in it, and a share with C in that.
+        entitled.set_policy(at(0), A, &weighted(1, None));
+        entitled.set_share(at(0), ShareId(0), SharePolicy { weight: weight(3), ..SharePolicy::default() });
+        entitled.set_share(at(0), ShareId(1), SharePolicy { parent: Some(ShareId(0)), ..SharePolicy::default() });
+        entitled.set_policy(at(0), B, &weighted(2, Some(0)));
+        entitled.set_policy(at(0), C, &weighted(9, Some(1)));
+        [A, B, C].into_iter().for_each(|app| entitled.on_enqueue(at(0), app));
+        assert_eq!(entitled_ms(&entitled, 400, [A, B, C]), [100, 200, 100]);
+        entitled.on_gone(at(400), B);
+        assert_eq!(entitled_ms(&entitled, 800, [A, B, C]), [200, 200, 400]);
+        entitled.on_gone(at(800), C);
+        assert_eq!(entitled_ms(&entitled, 900, [A, B, C]), [300, 200, 400]);
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use vpfs_core::{ServiceClass, Time};
 use vpfs_node::coordination::{CoordinationSettings, Counted, Event, FlowKey, FlowsExceeded, Message};
 
-use crate::coordination::common::{World, id};
+use super::{World, id};
 
 const DATA: Counted = Counted::Service(ServiceClass::Data);
 

@@ -8,7 +8,7 @@ use vpfs_core::ServiceClass;
 use vpfs_core::testing::Random;
 use vpfs_node::coordination::{CoordinationSettings, Event, FlowKey};
 
-use crate::coordination::common::{Account, World, members};
+use super::{Account, World, members};
 
 /// After the last host has the newer list, shares hold over all servers within this time.
 const HEALS_WITHIN: Duration = Duration::from_secs(5);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use vpfs_core::{ServiceClass, Time};
 use vpfs_node::coordination::{CoordinationSettings, Coordinator, Event, FlowKey, Message, PeerState};
 
-use crate::coordination::common::{Account, FIRST, World, id};
+use super::{Account, FIRST, World, id};
 
 const MIB: i64 = 1 << 20;
 

@@ -8,7 +8,7 @@ use vpfs_core::ServiceClass;
 use vpfs_core::testing::Random;
 use vpfs_node::coordination::{CoordinationSettings, Event, FlowKey, Message};
 
-use crate::coordination::common::{Account, Server, World};
+use super::{Account, Server, World};
 
 /// After the last fault everything is known everywhere, and acknowledged, within this time: the longest back-off (12
 /// s), a late message (2 s), a round trip for each message full of changes, and an acknowledgement (2 s).

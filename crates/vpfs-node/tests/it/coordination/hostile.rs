@@ -8,7 +8,7 @@ use vpfs_node::coordination::{
     CoordinationSettings, Coordinator, Counted, Event, FlowKey, FlowTotal, Message, MessageError, Position, Standing,
 };
 
-use crate::coordination::common::{add, id};
+use super::{add, id};
 
 const DATA: Counted = Counted::Service(ServiceClass::Data);
 
@@ -192,7 +192,7 @@ fn a_hostile_peer_affects_only_its_own_view() {
         }
         let honest = message(1, &[entry(99, 1, 123)]);
         coordinator.handle_message(Time::from_millis(10_000), id(2), &honest).unwrap();
-        let mut given = crate::coordination::common::Sums::new();
+        let mut given = crate::coordination::Sums::new();
         while let Some((key, class, bytes)) = coordinator.poll_service() {
             add(&mut given, (key, class), bytes);
         }

@@ -7,7 +7,7 @@ use vpfs_node::coordination::{
     CoordinationSettings, Coordinator, Counted, FlowKey, FlowTotal, Message, Position, Standing,
 };
 
-use crate::coordination::common::id;
+use super::id;
 
 const DATA: Counted = Counted::Service(ServiceClass::Data);
 

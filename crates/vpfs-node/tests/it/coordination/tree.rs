@@ -8,7 +8,7 @@ use vpfs_core::ServiceClass;
 use vpfs_core::testing::Random;
 use vpfs_node::coordination::{CoordinationSettings, FlowKey};
 
-use crate::coordination::common::{Account, World, id};
+use super::{Account, World, id};
 
 /// After a server is killed or a partition ends, shares hold over all servers again within this time.
 const HEALS_WITHIN: Duration = Duration::from_secs(5);
@@ -219,7 +219,7 @@ fn servers_with_different_lists_exchange_nothing_until_they_agree() {
     world.report(0, account("early"), 5);
     world.run_for(HEALS_WITHIN);
     let heard = |world: &World, name| {
-        let heard = |server: &&crate::coordination::common::Server| server.given.contains_key(&account(name));
+        let heard = |server: &&crate::coordination::Server| server.given.contains_key(&account(name));
         world.servers.iter().filter(heard).count()
     };
     assert_eq!(heard(&world, "early"), 3, "those with the same list");
