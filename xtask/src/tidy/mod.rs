@@ -214,8 +214,8 @@ const CODECS: &str = "wire";
 /// Prefixes of the paths that may name types of a protocol, and why.
 const PROTOCOLS: [(&str, &str); 12] = [
     ("crates/vpfs-protocol/src/wire/", "the codecs themselves"),
-    ("crates/vpfs-protocol/src/session/orangefs/", "the session of OrangeFS"),
-    ("crates/vpfs-protocol/src/session/nfs/", "the session of NFS"),
+    ("crates/vpfs-protocol/src/session/orangefs.rs", "the session of OrangeFS"),
+    ("crates/vpfs-protocol/src/session/nfs.rs", "the session of NFS"),
     ("crates/vpfs-protocol/tests/", "tests of both sessions, with their messages"),
     ("crates/vpfs-testbed/src/client/", "the client library of OrangeFS"),
     ("crates/vpfs-testbed/src/server/", "the embedded servers of OrangeFS"),
@@ -279,6 +279,6 @@ mod tests {
             check_protocols("crates/vpfs-protocol/src/session/contract.rs", text)[0]
                 .starts_with("crates/vpfs-protocol/src/session/contract.rs:1:")
         );
-        assert_eq!(check_protocols("crates/vpfs-protocol/src/session/orangefs/op.rs", text), Vec::<String>::new());
+        assert_eq!(check_protocols("crates/vpfs-protocol/src/session/orangefs.rs", text), Vec::<String>::new());
     }
 }

@@ -30,15 +30,13 @@
 //! `suspend` returns something.
 
 mod contract;
-mod limits;
 pub mod nfs;
 pub mod orangefs;
 mod outbound;
 mod shared;
 
 pub use contract::{
-    Action, CloseReason, Completed, Interposer, Next, OpId, Outcome, Requester, Session, Side, Submission, Suspended,
-    User,
+    Action, CloseReason, Completed, Interposer, Next, OpId, Outcome, Requester, Session, SessionLimits, Side,
+    Submission, Suspended, User,
 };
-pub use limits::SessionLimits;
 pub use outbound::Outbound;

@@ -19,20 +19,16 @@ mod op;
 mod order;
 mod session;
 mod stall;
-mod table;
-mod window;
 
 pub(crate) use inbound::{Meaning, kept};
 pub(crate) use op::{Arriving, Class, OP_BYTES, Op, State, data_cost};
-pub(crate) use order::Order;
+pub(crate) use order::{Numbered, Order};
 pub(crate) use session::ProtocolSession;
-pub(crate) use window::Numbered;
 
 use inbound::Inbound;
-use order::Lines;
+use op::Table;
+use order::{Lines, Windows};
 use stall::Stall;
-use table::Table;
-use window::Windows;
 
 /// What the bytes of a connection mean.
 pub(crate) trait Protocol: fmt::Debug + Send + Sized {
@@ -174,7 +170,7 @@ impl<P: Protocol> Core<P> {
     /// The next action; frees the queue of actions if it is empty and once held many.
     fn poll_action(&mut self) -> Option<Action> {
         let action = self.actions.pop_front();
-        if action.is_none() && self.actions.capacity() > table::KEPT_OPS {
+        if action.is_none() && self.actions.capacity() > op::KEPT_OPS {
             self.actions = VecDeque::new();
         }
         action
@@ -229,7 +225,7 @@ impl<P: Protocol> Core<P> {
 
     fn remove(&mut self, id: OpId) -> Op<P> {
         let op = self.table.remove(id);
-        if self.table.is_empty() && self.dispatched.capacity() > table::KEPT_OPS {
+        if self.table.is_empty() && self.dispatched.capacity() > op::KEPT_OPS {
             self.dispatched = VecDeque::new();
         }
         op
@@ -936,6 +932,3 @@ impl<P: Protocol> Core<P> {
 pub(crate) fn violation(side: Side, what: &'static str) -> CloseReason {
     CloseReason::Violation { side, what }
 }
-
-#[cfg(test)]
-mod tests;
