@@ -54,7 +54,6 @@ extern crate alloc;
 mod app_policy;
 mod caps;
 mod constants;
-mod corrections;
 pub mod dsfq;
 mod engine;
 pub mod event;

@@ -2,11 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::division::Owed;
-use super::guard::Guard;
-use super::lent::{Lent, part_by_weight};
-use super::pending_max;
-use super::threshold::Accumulation;
+use super::{Accumulation, pending_max};
 use crate::app_policy::ShareId;
 use crate::event::{Event, EventQueue};
 use crate::request::{OpKind, Request, ServiceClass, ServiceReport};
@@ -383,12 +379,198 @@ impl Ledger {
     }
 }
 
+// Divides service elsewhere when a request arrives: it is absorbed, charged, deferred or waived.
+
+/// Service elsewhere to be accounted when a request of its flow arrives. The sum fits in 64 bits.
+#[derive(Clone, Copy, Debug)]
+struct Owed {
+    pending: u64,
+    stated: u64,
+    /// What can stay pending.
+    pending_max: u64,
+}
+
+/// The result of the division; the four parts, in this order, make up the whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Division {
+    /// It only brings the flow up to virtual time, where the request would start anyway.
+    absorbed: u64,
+    /// It delays the request.
+    charged: u64,
+    /// It stays pending, up to the limit.
+    deferred: u64,
+    /// It is dropped.
+    waived: u64,
+}
+
+impl Owed {
+    /// `pending`, at most `pending_max`, and the cost of the other parts that the request reveals.
+    ///
+    /// No access has parts of nearly 2⁶⁴ bytes, so that cost is limited to leave room for `pending`.
+    fn new(pending: Bytes, stated: Bytes, pending_max: Bytes) -> Self {
+        assert!(pending <= pending_max, "`pending` is bounded");
+        Self { pending: pending.0, stated: stated.0.min(u64::MAX - pending_max.0), pending_max: pending_max.0 }
+    }
+
+    /// Divides the service elsewhere while the flow lags behind virtual time by `lag` and the guard allows a delay of
+    /// `room`. O(1).
+    fn divide(self, lag: Bytes, room: Bytes) -> Division {
+        // Each part is at most the remainder, so nothing is taken twice.
+        let left = self.pending + self.stated;
+        let absorbed = left.min(lag.0);
+        let left = left - absorbed;
+        let charged = left.min(room.0);
+        let left = left - charged;
+        let deferred = left.min(self.pending_max);
+        Division { absorbed, charged, deferred, waived: left - deferred }
+    }
+
+    /// The part of `stated` that was charged or deferred, and can be refunded.
+    ///
+    /// `pending` came first, so it is absorbed first; `stated` came last, so it is waived first. The absorbed and
+    /// waived parts of `stated` never exceed it:
+    /// - if all of `pending` is absorbed, the waived part belongs to the rest of `stated`;
+    /// - otherwise no part of `stated` is absorbed, and at most stated + pending − `pending_max` is waived.
+    fn refundable(self, division: Division) -> Bytes {
+        let stated_absorbed = division.absorbed - division.absorbed.min(self.pending);
+        let rest = self.stated.checked_sub(stated_absorbed).and_then(|rest| rest.checked_sub(division.waived));
+        Bytes(rest.expect("the absorbed and waived parts of `stated` never exceed it"))
+    }
+}
+
+impl Division {
+    /// By how much service the request's tag moves from the flow's last finish tag.
+    fn delay(self) -> Bytes {
+        Bytes(self.absorbed + self.charged)
+    }
+}
+
+// The starvation guard (hybrid DSFQ): limits how far service elsewhere delays one request.
+
+/// With a minimum local share s, the delay before a request of cost c is at most c · (1/s − 1). So a flow's tags move
+/// by at most c/(φ·s) from one request to the next, as if its weight here were φ·s and it got nothing elsewhere.
+///
+/// Virtual time advances n times as fast for applications that use n servers equally, so the configured share is
+/// divided by n; otherwise the limit would cut the cost that ordinary requests reveal by their layout.
+#[derive(Clone, Copy, Debug)]
+struct Guard {
+    min_share_ppm: u32,
+    /// n million.
+    whole_ppm: u64,
+}
+
+impl Guard {
+    fn new(sharing: &Sharing) -> Self {
+        let whole_ppm = 1_000_000 * u64::from(sharing.servers.max(1));
+        Self { min_share_ppm: sharing.min_local_share_ppm.min(1_000_000), whole_ppm }
+    }
+
+    /// The largest delay before a request of `cost`.
+    fn room(self, cost: Bytes) -> Bytes {
+        let share = u128::from(self.min_share_ppm);
+        let room = (u128::from(cost.0) * (u128::from(self.whole_ppm) - share)).checked_div(share);
+        Bytes(room.map_or(u64::MAX, |room| u64::try_from(room).unwrap_or(u64::MAX)))
+    }
+}
+
+// Service elsewhere of applications in shares.
+//
+// Each member has an account of its own, as any other flow: it is delayed by what it gets elsewhere itself. But a
+// *share* has one weight, so what its members get elsewhere without being here counts for those that are: otherwise
+// one name for each server would get the whole weight at each of them.
+//
+// - A member that is not present here *lends* what is pending for it to its share, for which present members pay, each
+//   its part by weight. When it comes back, it is charged with what is pending as any flow, and the share gets that
+//   back: what remains with the share is what was absorbed.
+// - Members that have never been here (strangers) have no account; their share pays for all they get.
+// - While nothing in a share is present, the share *owes* it, and lends it to the next one in the same way, as its
+//   member. When something comes, the service by which the share lagged behind virtual time is deducted, and the first
+//   that come pay the rest.
+
+/// The accounts of all shares, by number.
+#[derive(Debug, Default)]
+struct Lent(Vec<ShareAccount>);
+
+/// What members get elsewhere without being here, in service of the whole share.
+#[derive(Clone, Copy, Debug, Default)]
+struct ShareAccount {
+    /// For which present members pay, since the beginning.
+    charged: i128,
+    /// For which nobody in it pays yet.
+    owed: i128,
+    /// Of what present members of the share that it is in pay for, as much as it has paid.
+    paid: i128,
+}
+
+/// The part of `charges` for this weight among these, rounded towards zero.
+fn part_by_weight(charges: i128, weight: u64, weights: u64) -> i128 {
+    charges.saturating_mul(weight.into()) / i128::from(weights)
+}
+
+impl Lent {
+    /// Members of `share` got `service` more (or less) elsewhere without being here. O(depth).
+    fn add(&mut self, shares: &Shares, share: ShareId, service: i128) {
+        let mut at = Some(share);
+        while let Some(share) = at {
+            let account = self.of(share);
+            if shares.is_share_present(share) {
+                account.charged = account.charged.saturating_add(service);
+                return;
+            }
+            account.owed = account.owed.saturating_add(service);
+            at = shares.policy_of(share).parent;
+        }
+    }
+
+    /// A member of `share` that was not present joins; `lent` is what the share was charged for it, of which it keeps
+    /// what was `absorbed`. Returns from where on the member pays. O(depth²), once each time that something comes.
+    fn join(&mut self, (shares, now): (&Shares, VirtualTime), share: ShareId, [lent, absorbed]: [i128; 2]) -> i128 {
+        self.add(shares, share, absorbed - lent);
+        let pays_from = self.charged(shares, share);
+        if shares.is_share_present(share) {
+            return pays_from;
+        }
+        let owed = core::mem::take(&mut self.of(share).owed);
+        // What it lagged is unused share, which makes up for service elsewhere.
+        let charged = (owed - i128::from(shares.lag_of(share, now).0)).max(owed.min(0));
+        if let Some(next) = shares.policy_of(share).parent {
+            self.of(share).paid = self.join((shares, now), next, [owed, owed - charged]);
+        }
+        self.of(share).charged += charged;
+        pays_from
+    }
+
+    /// What present members of `share` have to pay, since the beginning. A share that is present first takes over its
+    /// part of what is to be paid in the next one. O(depth).
+    fn charged(&mut self, shares: &Shares, share: ShareId) -> i128 {
+        let policy = shares.policy_of(share);
+        if let Some(next) = policy.parent.filter(|_| shares.is_share_present(share)) {
+            let charged = self.charged(shares, next);
+            let (weight, weights) = (u64::from(policy.weight.get()), shares.weights_in(next));
+            let account = self.of(share);
+            let part = part_by_weight(charged - account.paid, weight, weights);
+            account.paid += part_by_weight(part, weights, weight);
+            account.charged += part;
+        }
+        self.of(share).charged
+    }
+
+    fn of(&mut self, share: ShareId) -> &mut ShareAccount {
+        if share.index() >= self.0.len() {
+            self.0.resize(share.index() + 1, ShareAccount::default());
+        }
+        &mut self.0[share.index()]
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
-    use crate::request::OpKind;
+    use crate::app_policy::{AppPolicy, SharePolicy};
     use crate::tags::FlowTags;
-    use crate::units::{VirtualTime, Weight};
+    use crate::units::Weight;
 
     const Y: AppId = AppId(1);
     const MIB: i64 = 1 << 20;
@@ -464,5 +646,114 @@ mod tests {
         a.assert(10, 0, 0);
         a.hear(-2);
         a.assert(10, 0, 0);
+    }
+
+    const MAX: u64 = 1 << 30;
+
+    fn parts(pending: u64, stated: u64, lag: u64, room: u64) -> ([u64; 4], u64) {
+        let owed = Owed::new(Bytes(pending), Bytes(stated), Bytes(MAX));
+        let division = owed.divide(Bytes(lag), Bytes(room));
+        let Division { absorbed, charged, deferred, waived } = division;
+        ([absorbed, charged, deferred, waived], owed.refundable(division).0)
+    }
+
+    #[test]
+    fn each_part_has_its_limit() {
+        assert_eq!(parts(0, 0, 7, 9), ([0, 0, 0, 0], 0));
+        assert_eq!(parts(5, 0, 7, 9), ([5, 0, 0, 0], 0));
+        assert_eq!(parts(5, 10, 7, 9), ([7, 8, 0, 0], 8), "two of the bytes in `stated` are absorbed");
+        assert_eq!(parts(5, 20, 7, 9), ([7, 9, 9, 0], 18));
+        assert_eq!(parts(MAX, 20, 0, 9), ([0, 9, MAX, 11], 9), "`stated` is waived first");
+        assert_eq!(parts(0, MAX + 20, 7, 9), ([7, 9, MAX, 4], MAX + 9));
+    }
+
+    /// Sizes at which sums overflow and limits are reached, and some between.
+    fn size(max: u64) -> impl Strategy<Value = u64> {
+        prop_oneof![0..20_u64, (MAX - 20..MAX + 20), (u64::MAX - 20..=u64::MAX), any::<u64>()]
+            .prop_map(move |size| size.min(max))
+    }
+
+    proptest! {
+        #[test]
+        fn parts_make_up_the_whole(
+            pending in size(MAX),
+            stated in size(u64::MAX),
+            lag in size(u64::MAX),
+            room in size(u64::MAX),
+        ) {
+            let (parts, refundable) = parts(pending, stated, lag, room);
+            let stated = stated.min(u64::MAX - MAX);
+            let sum: u128 = parts.into_iter().map(u128::from).sum();
+            prop_assert_eq!(sum, u128::from(pending) + u128::from(stated));
+            prop_assert!(refundable <= stated);
+            let [_, charged, deferred, _] = parts.map(u128::from);
+            prop_assert!(u128::from(refundable) <= charged + deferred, "more than was kept");
+        }
+    }
+
+    #[test]
+    fn leaves_the_minimum_share() {
+        let room = |ppm| Guard::new(&Sharing { min_local_share_ppm: ppm, ..Sharing::default() }).room(Bytes(700));
+        assert_eq!(room(10_000), Bytes(99 * 700));
+        assert_eq!(room(500_000), Bytes(700));
+        assert_eq!(room(1_000_000), Bytes::ZERO);
+        assert_eq!(room(2_000_000), Bytes::ZERO);
+        assert_eq!(room(0), Bytes(u64::MAX), "no guard");
+        let hundred = Sharing { min_local_share_ppm: 1_000_000, servers: 100, ..Sharing::default() };
+        assert_eq!(Guard::new(&hundred).room(Bytes(700)), Bytes(99 * 700), "as the layout over all servers reveals");
+    }
+
+    const SHARE: ShareId = ShareId(0);
+    /// In it.
+    const INNER: ShareId = ShareId(1);
+
+    fn at(bytes: u64) -> VirtualTime {
+        VirtualTime::of(Bytes(bytes), Weight::ONE)
+    }
+
+    /// Applications 0 and 1 in SHARE, 2 and 3 in INNER; virtual time is `now`.
+    fn shares(present: &[u32], now: u64) -> Shares {
+        let mut shares = Shares::new(0);
+        shares.set_share(at(0), INNER, Some(&SharePolicy { parent: Some(SHARE), ..SharePolicy::default() }));
+        for app in 0..4 {
+            let share = Some(if app < 2 { SHARE } else { INNER });
+            shares.set(at(0), AppId(app), &AppPolicy { share, ..AppPolicy::default() });
+        }
+        present.iter().for_each(|app| _ = shares.on_arrival(AppId(*app), at(now)));
+        shares
+    }
+
+    #[test]
+    fn the_share_keeps_what_was_absorbed() {
+        let (mut lent, shares) = (Lent::default(), shares(&[0], 0));
+        lent.add(&shares, SHARE, 100);
+        assert_eq!(lent.join((&shares, at(0)), SHARE, [100, 30]), 30, "70 are charged to the member itself");
+        assert_eq!(lent.charged(&shares, SHARE), 30);
+    }
+
+    #[test]
+    fn what_nobody_paid_is_paid_by_who_comes_first_less_the_lag() {
+        let (mut lent, shares) = (Lent::default(), shares(&[], 0));
+        let mut come = |owed| {
+            lent.add(&shares, SHARE, owed);
+            let pays_from = lent.join((&shares, at(40)), SHARE, [0, 0]);
+            (pays_from, lent.charged(&shares, SHARE))
+        };
+        assert_eq!(come(100), (0, 60));
+        assert_eq!(come(10), (60, 60), "a lag is no credit");
+        assert_eq!(come(-10), (60, 50), "but what is given back is");
+    }
+
+    #[test]
+    fn what_is_lent_in_a_share_that_is_not_here_is_paid_in_the_next_one_and_given_back() {
+        let (mut lent, absent) = (Lent::default(), shares(&[0], 0));
+        lent.add(&absent, INNER, 100);
+        assert_eq!(lent.charged(&absent, SHARE), 100, "application 0 pays all");
+        assert_eq!(lent.join((&absent, at(0)), INNER, [0, 0]), 0);
+        assert_eq!(lent.charged(&absent, SHARE), 0, "INNER pays itself, since it does not lag");
+        let both = shares(&[0, 2], 0);
+        assert_eq!(lent.charged(&both, INNER), 100);
+        lent.add(&both, SHARE, 50);
+        assert_eq!(lent.charged(&both, INNER), 125, "and a half of what application 1 gets");
     }
 }

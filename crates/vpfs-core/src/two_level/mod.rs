@@ -5,11 +5,11 @@
 //! the storage, earliest deadline first (`deadline`), and limits the number outstanding so that all meet their
 //! deadlines; it finds that limit by feedback (`depth_control`).
 //!
-//! A promise does not depend on the behaviour of others: requests beyond T come after those within it (`profile`), are
+//! A promise does not depend on the behaviour of others: requests beyond T come after those within it (`deadline`), are
 //! sent to the storage only while nothing else waits, one at a time (`credits`), and do not count in `depth_control`.
 //!
 //! A rate can be promised at each server or for the sum over all servers. For the sum, each server lets the *whole*
-//! rate pass, less what it hears that others let pass (`account`), so the promise is where the requests are. Only what
+//! rate pass, less what it hears that others let pass (`credits`), so the promise is where the requests are. Only what
 //! passes with credits counts. Deadlines and the number outstanding are each server's own.
 //!
 //! **Classes** are the applications with a [`Target`](crate::Target). The slides say nothing about others. Here they
@@ -17,21 +17,17 @@
 //! [`BEST_EFFORT_DEADLINE`] once they are in the deadline queue, and do not influence the outstanding limit. So that
 //! they never starve, one of their requests passes in each period P in any case.
 
-mod account;
 mod credits;
 mod deadline;
 mod depth_control;
-mod percentile;
-mod profile;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use credits::Credits;
-use deadline::DeadlineQueue;
+use deadline::{DeadlineQueue, TargetProfile};
 use depth_control::{Backlog, DepthControl, Passed};
-use profile::TargetProfile;
 
 use crate::app_policy::{AppPolicy, ShareId, SharePolicy};
 use crate::engine::{Engine, Handover};
@@ -483,8 +479,7 @@ impl Scheduler for TwoLevel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::OpKind;
-    use crate::request::Target;
+    use crate::request::{OpKind, Target};
     use crate::total::Scope;
     use crate::units::Weight;
 

@@ -2,13 +2,10 @@
 
 mod caps;
 mod common;
-mod differential;
 mod every_policy;
-mod groups;
-mod hierarchy;
 mod minima;
 mod objects;
 mod policy;
-mod properties;
-mod scenarios;
+mod sfq;
+mod shares;
 mod sharing;
