@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use crate::command::{cargo, step};
+use crate::{cargo, step};
 
 /// Compares the licence of every package with the list in deny.toml. Needs no network and no other tool.
 pub(crate) fn licences() -> Result<(), String> {
@@ -68,7 +68,7 @@ fn check_licences(root: &Path) -> Result<(), String> {
     let deny = root.join("deny.toml");
     let text = std::fs::read_to_string(&deny).map_err(|error| format!("{}: {error}", deny.display()))?;
     let permitted = permitted(&text)?;
-    let mut metadata = crate::command::cargo(&["metadata", "--format-version", "1", "--locked"]);
+    let mut metadata = crate::cargo(&["metadata", "--format-version", "1", "--locked"]);
     let output = metadata.current_dir(root).output().map_err(|error| format!("cannot run cargo metadata: {error}"))?;
     if !output.status.success() {
         return Err(format!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr)));
