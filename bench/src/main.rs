@@ -1,20 +1,19 @@
 //! Benchmarks of vpfs: `cargo run --profile dist -p vpfs-bench`.
 //!
 //! A [`Benchmark`] makes measurements; to add one, add its module and a line in [`BENCHMARKS`]. Commands of their own
-//! measure several processes: those in [`real`].
+//! measure several processes: [`isolation`] and [`papers`].
 
-mod count;
 mod gym;
-mod real;
-mod report;
+mod isolation;
+mod papers;
 mod scheduler;
+mod servers;
 mod snapshot;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use real::{isolation, papers};
-use report::Measurement;
+use comfy_table::{CellAlignment, Table, presets};
 
 type Benchmark = fn(Effort) -> Vec<Measurement>;
 
@@ -43,7 +42,7 @@ struct Arguments {
 /// Subcommands that are not benchmarks of speed.
 #[derive(Debug, Subcommand)]
 enum Command {
-    Count(count::Options),
+    Count(scheduler::CountOptions),
     Isolation(isolation::Options),
     Papers(papers::Options),
 }
@@ -61,7 +60,7 @@ fn main() -> ExitCode {
     let Arguments { command, names, runs, quick } = Arguments::parse();
     if let Some(command) = command {
         let done = match command {
-            Command::Count(options) => count::run(&options),
+            Command::Count(options) => scheduler::count(&options),
             Command::Isolation(options) => isolation::run(&options),
             Command::Papers(options) => papers::run(&options),
         };
@@ -80,8 +79,75 @@ fn main() -> ExitCode {
     }
     let chosen = BENCHMARKS.iter().filter(|(name, _)| names.is_empty() || names.iter().any(|wanted| wanted == name));
     let measurements: Vec<_> = chosen.flat_map(|(_, benchmark)| benchmark(Effort { runs, quick })).collect();
-    report::print(&measurements);
+    print(&measurements);
     ExitCode::SUCCESS
+}
+
+/// A quantity that was measured several times.
+#[derive(Clone, Debug)]
+pub(crate) struct Measurement {
+    /// The operation, for example `pull and add`.
+    pub(crate) benchmark: &'static str,
+    /// The subject, for example a scheduler.
+    pub(crate) subject: &'static str,
+    /// The input.
+    pub(crate) input: String,
+    /// Unit of the samples.
+    pub(crate) unit: &'static str,
+    /// One number for each run.
+    pub(crate) samples: Vec<f64>,
+    /// The goal: an upper limit for the median.
+    pub(crate) target: Option<f64>,
+    /// Largest service per weight of a class of clients, divided by the smallest; 1 is fair.
+    pub(crate) shares_max_min: Option<f64>,
+}
+
+impl Measurement {
+    /// For a policy that does not serve in proportion to weights.
+    pub(crate) fn without_shares(self) -> Self {
+        Self { shares_max_min: None, ..self }
+    }
+
+    /// The median of the samples.
+    pub(crate) fn median(&self) -> f64 {
+        let sorted = self.sorted();
+        sorted[sorted.len() / 2]
+    }
+
+    fn sorted(&self) -> Vec<f64> {
+        let mut sorted = self.samples.clone();
+        sorted.sort_by(f64::total_cmp);
+        sorted
+    }
+}
+
+/// Prints a table.
+#[expect(clippy::print_stdout, reason = "it is what the program is for")]
+fn print(measurements: &[Measurement]) {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["benchmark", "subject", "input", "min", "median", "max", "target", "unit", "shares max/min"]);
+    for measurement in measurements {
+        let sorted = measurement.sorted();
+        let number = |value: f64| format!("{value:.1}");
+        table.add_row([
+            measurement.benchmark.to_owned(),
+            measurement.subject.to_owned(),
+            measurement.input.clone(),
+            number(sorted[0]),
+            number(measurement.median()),
+            number(sorted[sorted.len() - 1]),
+            measurement.target.map_or(String::new(), |target| format!("{target}")),
+            measurement.unit.to_owned(),
+            measurement.shares_max_min.map_or(String::new(), |shares| format!("{shares:.3}")),
+        ]);
+    }
+    for numeric in [3, 4, 5, 6, 8] {
+        if let Some(column) = table.column_mut(numeric) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    println!("{table}");
 }
 
 #[cfg(test)]

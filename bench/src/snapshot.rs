@@ -5,13 +5,11 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use vpfs_core::{AppId, AppPolicy, Depth, Dispatch, OpKind, PolicyKind, ServerId, Settings, SlotCostTable, Time};
-use vpfs_node::PeerMessage;
-use vpfs_node::{Arrival, Event, Node, NodeSettings, Outputs, RequestKey, Served};
+use vpfs_node::{Arrival, Event, Node, NodeSettings, Outputs, PeerMessage, RequestKey, Served};
 use vpfs_proxy::admin::metrics::{Format, text};
 use vpfs_proxy::{AppStatus, ServerStatus, Status, Used};
 
-use crate::Effort;
-use crate::report::Measurement;
+use crate::{Effort, Measurement};
 
 /// Connections of each application, each with a request.
 const CONNECTIONS: u32 = 10;
