@@ -5,18 +5,14 @@
     reason = "a panic is the report of a test, sizes are small, and measurements are for people"
 )]
 
-mod app;
-mod doctor;
+mod commands;
 mod embedded;
-mod faults;
-mod hosts;
 mod metrics;
 mod mount;
-mod newcomer;
+mod network;
 mod nfs;
 mod orangefs;
 mod packages;
 mod simulation;
 mod slurm;
 mod why;
-mod write_back;

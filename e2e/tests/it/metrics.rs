@@ -9,9 +9,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use vpfs_e2e::http::{cells, get};
 use vpfs_e2e::requirements::are_present;
-use vpfs_e2e::{Daemon, Successor, await_some, free_ports, output, run, vpfs};
+use vpfs_e2e::{Daemon, Successor, await_some, cells, free_ports, get, output, run, vpfs};
 
 const TOKEN: &str = "f00d";
 const KEY: &str = "0123456789abcdef";

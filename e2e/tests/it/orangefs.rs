@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use vpfs_e2e::requirements::are_present;
 use vpfs_e2e::{
-    Daemon, await_some, complaints, free_ports, http, output, proxy_config, requirements, run, run_until_it_succeeds,
+    Daemon, await_some, complaints, free_ports, get, output, proxy_config, requirements, run, run_until_it_succeeds,
     vpfs,
 };
 
@@ -150,7 +150,7 @@ fn count(cluster: &Cluster) {
     run(Command::new("pvfs2fuse").arg(&mount).args(["-o", &from]));
     let _mounted = Mounted(&mount);
     let counted = |op: &str| {
-        let (_, text) = http::get(&cluster.metrics, "/metrics", "");
+        let (_, text) = get(&cluster.metrics, "/metrics", "");
         let of_op = |line: &&str| line.starts_with("vpfs_app_data_bytes_total{") && line.contains(op);
         text.lines().filter(of_op).filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>()
     };

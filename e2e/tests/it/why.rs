@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
-use vpfs_e2e::http::{cells, get, get_by};
 use vpfs_e2e::requirements::are_present;
-use vpfs_e2e::{Daemon, Successor, await_some, free_ports, output, run, vpfs};
+use vpfs_e2e::{Daemon, Successor, await_some, cells, free_ports, get, get_by, output, run, vpfs};
 
 /// For what needs some samples or windows.
 const PATIENCE: Duration = Duration::from_secs(60);

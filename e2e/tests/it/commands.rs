@@ -1,12 +1,15 @@
-//! `vpfs app`: shares by hand, at proxies of this host.
+//! Commands of administrators at proxies of this host: the first minutes with vpfs, shares by hand (`vpfs app`), and
+//! `vpfs doctor` and `vpfs support-bundle`.
 
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{Permissions, create_dir, set_permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use vpfs_e2e::requirements::are_present;
-use vpfs_e2e::{Daemon, await_some, free_ports, output, proxy_config, run, vpfs, write_program};
+use serde_json::Value;
+use vpfs_e2e::requirements::{are_present, missing};
+use vpfs_e2e::{Daemon, Hosts, await_some, free_ports, output, proxy_config, run, vpfs, write_program};
 
 fn proxy(dir: &Path) -> Daemon {
     let mut command = Command::new(vpfs());
@@ -42,7 +45,7 @@ fn a_share_by_hand_outlives_the_proxy_until_its_time_is_over() {
     assert!(app(dir, &["set", "short", "--uid", "7", "--for", "1s"]).0);
     let (_, listed) = app(dir, &["ls"]);
     assert!(listed.contains("admin:ior") && listed.contains("10.1.0.0/16") && listed.contains("7-9"), "{listed}");
-    await_some(std::time::Duration::from_secs(20), || {
+    await_some(Duration::from_secs(20), || {
         let (_, listed) = app(dir, &["ls"]);
         if listed.contains("short") { Err(listed) } else { Ok(()) }
     });
@@ -52,13 +55,13 @@ fn a_share_by_hand_outlives_the_proxy_until_its_time_is_over() {
     assert!(is_told && which.contains("users = 7-9, weight = 4"), "{which}");
     assert!(app(dir, &["set", "ior", "--weight", "5", "--uid", "7-9", "--for", "2h"]).0);
     let events = output(Command::new(vpfs()).arg("events").arg("--config").arg(dir.join("vpfs.toml"))).stdout;
-    let (events, me) = (String::from_utf8_lossy(&events).into_owned(), vpfs_e2e::run(Command::new("id").arg("-u")));
+    let (events, me) = (String::from_utf8_lossy(&events).into_owned(), run(Command::new("id").arg("-u")));
     let change = "ior (weight 4 -> 5, other clients)";
     assert!(events.contains(change) && events.contains(&format!("uid {}", me.trim())), "{events}");
 
     first.kill();
     let _second = proxy(dir);
-    await_some(std::time::Duration::from_secs(20), || {
+    await_some(Duration::from_secs(20), || {
         let (_, listed) = app(dir, &["ls"]);
         if listed.contains("admin:ior") { Ok(()) } else { Err(listed) }
     });
@@ -267,4 +270,229 @@ fn the_prolog_of_flux_gives_a_job_its_share_and_the_epilog_takes_it_back() {
     assert_eq!(site.row("flux:1357"), Vec::<String>::new());
     std::fs::remove_file(site.path("bin/vpfs")).expect("it was there");
     assert!(flux(&[]).status.success(), "whatever fails, the job runs");
+}
+
+const KEY: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+/// Starts a server and its proxy on host 0, with peers of which there are none.
+fn start(hosts: &Hosts, dir: &Path) -> (Daemon, Daemon) {
+    std::fs::write(dir.join("peers.key"), KEY).expect("a file");
+    std::fs::set_permissions(dir.join("peers.key"), PermissionsExt::from_mode(0o600)).expect("permissions");
+    let config = "[[server]]\nname = \"s1\"\naddress = \"tcp://10.77.0.100:6334\"\n[[listener]]\nport = 5334\n\
+                  [peers]\nport = 7334\nshared_key = \"peers.key\"\nsockets = \"sockets\"\n";
+    std::fs::write(dir.join("vpfs.toml"), config).expect("a file");
+    let mut serve = hosts.on(0);
+    serve.args(["serve", "--servers", "1", "--listen", "10.77.0.100:6334"]);
+    let mut server = Daemon::start(dir, "server", &mut serve);
+    server.await_log("6334");
+    let mut proxy = Daemon::start(dir, "proxy", hosts.on(0).args(["proxy", "--config"]).arg(dir.join("vpfs.toml")));
+    proxy.await_log("ready");
+    (server, proxy)
+}
+
+/// The results of each check by name, and the whole text.
+fn examine(hosts: &Hosts, dir: &Path) -> (Option<i32>, impl Fn(&str) -> String, String) {
+    let told = output(hosts.on(0).args(["doctor", "--json", "--config"]).arg(dir.join("vpfs.toml")));
+    let text = String::from_utf8_lossy(&told.stdout).into_owned();
+    let findings: Vec<Value> = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {told:?}"));
+    let result = move |check: &str| {
+        let found = findings.iter().find(|finding| finding["check"] == check);
+        found.map_or("none", |finding| finding["result"].as_str().expect("a text")).to_owned()
+    };
+    (told.status.code(), result, text)
+}
+
+#[test]
+fn clients_that_pass_by_are_named_and_keys_stay() {
+    let Some(hosts) = Hosts::new() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let (_server, mut proxy) = start(&hosts, dir.path());
+
+    let (code, result, text) = examine(&hosts, dir.path());
+    for check in ["configuration", "start", "names", "servers", "proxies", "versions", "peers", "descriptors", "bypass"]
+    {
+        assert_eq!(result(check), "ok", "{check}: {text}");
+    }
+    assert_eq!(code, Some(0), "{text}");
+
+    let load = ["workload", "ior", "--processes", "1", "--time", "60s", "--url", "tcp://10.77.0.100:6334/pfs"];
+    let _client = Daemon::start(dir.path(), "client", hosts.on(1).args(load));
+    await_some(Duration::from_secs(30), || {
+        let (code, result, text) = examine(&hosts, dir.path());
+        let is_named = result("bypass") == "failed" && text.contains("10.77.0.1 (");
+        if is_named && code == Some(1) { Ok(()) } else { Err(text) }
+    });
+
+    let bundle = dir.path().join("support.tar.gz");
+    let mut command = hosts.on(0);
+    command.args(["support-bundle", "--config"]).arg(dir.path().join("vpfs.toml")).arg("--output").arg(&bundle);
+    run(&mut command);
+    assert!(!output(&mut command).status.success(), "it replaces no file");
+    let all = run(Command::new("tar").arg("-xzOf").arg(&bundle));
+    for part in
+        ["vpfs_build_info", "\"up_seconds\"", "10.77.0.1 (", "shared_key = \"peers.key\"", "\"message\": \"ready\""]
+    {
+        assert!(all.contains(part), "{part}: {all}");
+    }
+    assert!(!all.contains(KEY));
+
+    proxy.kill();
+    let (code, result, text) = examine(&hosts, dir.path());
+    assert_eq!((code, &*result("proxies"), &*result("versions")), (Some(1), "failed", "skipped"), "{text}");
+}
+
+const JOURNALD: &str = "/lib/systemd/systemd-journald";
+
+/// Starts a journal and two proxies, of which the second one has only inherited `JOURNAL_STREAM`, and asks the journal
+/// for one of the first.
+const SCRIPT: &str = r#"
+set -e
+mount -t tmpfs none /run
+mkdir -p /run/systemd/journal /run/log/journal
+"$JOURNALD" 2>journald.log & started="$!"
+trap 'kill $started; wait' EXIT
+until [ -S /run/systemd/journal/socket ]; do sleep 0.1; done
+: >first.log
+JOURNAL_STREAM=$(stat -c %d:%i first.log) "$VPFS" proxy --config first.toml 2>>first.log & started="$started $!"
+JOURNAL_STREAM=1:1 "$VPFS" proxy --config second.toml 2>second.log & started="$started $!"
+until grep -q ready second.log; do sleep 0.1; done
+ask() { journalctl --directory=/run/log/journal --output=json MESSAGE=ready VPFS_SERVERS=s1; }
+until entry=$(ask) && printf '%s' "$entry" | grep -q ready; do sleep 0.1; done
+printf '%s\n' "$entry"
+"#;
+
+#[test]
+fn the_journal_has_the_fields_of_events() {
+    if !are_present("systemd", &["unshare", "journalctl", "timeout"]) {
+        return;
+    }
+    if !Path::new(JOURNALD).exists() || !output(Command::new("unshare").args(["--mount", "true"])).status.success() {
+        return missing("systemd", "no systemd-journald, or no right to a mount namespace; run as root");
+    }
+    let (dir, port) = (tempfile::tempdir().expect("a directory"), free_ports(4));
+    for (name, port) in [("first", port), ("second", port + 2)] {
+        std::fs::write(dir.path().join(format!("{name}.toml")), proxy_config(1, port, port + 1, "")).expect("a file");
+    }
+    let mut script = Command::new("timeout");
+    script.args(["60", "unshare", "--mount", "sh", "-c", SCRIPT]).current_dir(dir.path());
+    // Meanwhile, programs may complain about files that are not there yet.
+    let result = output(script.env("JOURNALD", JOURNALD).env("VPFS", vpfs()));
+    let entry: Value = serde_json::from_slice(&result.stdout).unwrap_or_else(|error| panic!("{error}: {result:?}"));
+    let field = |name: &str| entry[name].as_str().unwrap_or_default();
+    assert_eq!((field("VPFS_POLICY"), field("SYSLOG_IDENTIFIER"), field("PRIORITY")), ("isolation", "vpfs", "5"));
+    let text = std::fs::read_to_string(dir.path().join("first.log")).expect("a file");
+    assert!(!text.contains("ready"), "not twice: {text}");
+}
+
+/// The uid of nobody.
+const NOBODY: u32 = 65534;
+
+/// For what needs some requests.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A directory that everybody can enter, and in it the server, configured by `vpfs init`, and its port.
+fn site() -> (tempfile::TempDir, Daemon, u16) {
+    let dir = tempfile::tempdir().expect("a directory");
+    set_permissions(dir.path(), Permissions::from_mode(0o755)).expect("it is ours");
+    let port = free_ports(2);
+    let server = Daemon::serve(dir.path(), port..port + 1, &["--protocol", "nfs", "--device", "hdd"]);
+    let export = format!("nfs://127.0.0.1:{port}/pfs?mountport={port}");
+    let told = run(Command::new(vpfs())
+        .args(["init", "--nfs", &export, "--port", &(port + 1).to_string(), "--output"])
+        .arg(dir.path()));
+    assert!(told.contains("vpfs proxy --config"), "{told}");
+    (dir, server, port + 1)
+}
+
+/// A small and a large load of two users, until they are dropped.
+fn loads(dir: &Path, port: u16) -> [Daemon; 2] {
+    let url = format!("nfs://127.0.0.1:{port}/pfs?mountport={port}");
+    let small = ["interactive", "--uid", "1000", "-t", "8K", "--file", "1M"];
+    let large = ["ior", "--uid", "1001", "--write", "-t", "1M", "-b", "16M"];
+    [&small[..], &large].map(|args| {
+        let mut command = Command::new(vpfs());
+        command.arg("workload").args(args).args(["--time", "10min", "--url", &url]);
+        Daemon::start(dir, args[0], &mut command)
+    })
+}
+
+#[test]
+fn five_commands_show_who_slows_whom() {
+    let (dir, _server, port) = site();
+    let ours = |args: &[&str]| {
+        let mut command = Command::new(vpfs());
+        command.args(args).arg("--config").arg(dir.path().join("vpfs.toml")).env("RUNTIME_DIRECTORY", dir.path());
+        command
+    };
+    let mut proxy = Daemon::start(dir.path(), "proxy", &mut ours(&["proxy"]));
+    proxy.await_log(&format!("{}/nfs.sock", dir.path().display()));
+    let _loads = loads(dir.path(), port);
+    await_some(PATIENCE, || {
+        let told = run(&mut ours(&["why", "--interval", "1"]));
+        let both = told.lines().filter(|line| line.starts_with(" uid:1000 ") || line.starts_with(" uid:1001 ")).count();
+        if both == 2 { Ok(()) } else { Err(told) }
+    });
+    let status = run(&mut ours(&["status", "--interval", "1"]));
+    for said in
+        ["  health      ok\n", "  servers     nfs", "  policy      isolation, mode manage\n", "  storage     busy "]
+    {
+        assert!(status.contains(said), "{said} in\n{status}");
+    }
+    // What a shell asks for at the key: the third word of `vpfs why uid`.
+    let script = "source <(\"$0\" completions bash); COMP_WORDS=(vpfs why --config \"$1\" uid); COMP_CWORD=4; \
+                  _clap_complete_vpfs vpfs uid \"$1\" 2>/dev/null; echo \"${COMPREPLY[@]}\"";
+    let mut bash = Command::new("bash");
+    bash.args(["-c", script]).arg(vpfs()).arg(dir.path().join("vpfs.toml")).env("RUNTIME_DIRECTORY", dir.path());
+    let completed = run(&mut bash);
+    assert!(completed.contains("uid:1000") && completed.contains("uid:1001"), "{completed}");
+    proxy.signal("TERM");
+    assert!(proxy.wait().success(), "{}", proxy.log());
+}
+
+/// Symptom: where `/run/vpfs` was missing, a proxy started without a word, and every other command failed.
+#[test]
+fn who_may_not_write_to_run_has_a_socket_as_well() {
+    let (dir, _server, _) = site();
+    let nobody = |args: &[&str], of_user: Option<&Path>| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(vpfs()).args(args);
+        command.env_remove("RUNTIME_DIRECTORY").env_remove("XDG_RUNTIME_DIR");
+        if let Some(directory) = of_user {
+            command.env("XDG_RUNTIME_DIR", directory);
+        }
+        command
+    };
+    let is_able = nobody(&["--version"], None).output().is_ok_and(|told| told.status.success());
+    if !is_able {
+        return missing("setpriv", "only root can start the program for another user, who has to reach it");
+    }
+    let of_user = dir.path().join("user");
+    create_dir(&of_user).expect("a directory");
+    chown(&of_user, Some(NOBODY), Some(NOBODY)).expect("root may");
+    let config = dir.path().join("vpfs.toml").display().to_string();
+    let mut proxy = Daemon::start(dir.path(), "proxy", &mut nobody(&["proxy", "--config", &config], Some(&of_user)));
+    proxy.await_log("user/vpfs/nfs.sock");
+    let status = run(&mut nobody(&["status", "--config", &config, "--interval", "1"], Some(&of_user)));
+    assert!(status.contains("  health      ok\n"), "{status}");
+    let reloaded = run(&mut nobody(&["proxy", "--reload", &proxy.id().to_string()], Some(&of_user)));
+    assert_eq!(reloaded, "reloaded: nothing changed\n");
+    let elsewhere = output(&mut nobody(&["top", "--once", "--config", &config], None));
+    let said = String::from_utf8_lossy(&elsewhere.stderr);
+    assert!(said.contains("cannot ask any proxy of"), "{said}");
+    proxy.signal("TERM");
+    assert!(proxy.wait().success(), "{}", proxy.log());
+    let mut without = Daemon::start(dir.path(), "without", &mut nobody(&["proxy", "--config", &config], None));
+    without.await_log("no socket, so `vpfs top` and others cannot ask this proxy");
+    without.await_log("ready");
+}
+
+#[test]
+fn who_has_no_configuration_is_told_what_to_do() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for command in ["top", "why", "status", "proxy"] {
+        let told = output(Command::new(vpfs()).args([command, "--config"]).arg(dir.path().join("vpfs.toml")));
+        let said = String::from_utf8_lossy(&told.stderr);
+        assert_eq!(told.status.code(), Some(2), "{said}");
+        assert!(said.contains("name yours with --config FILE, or write one: `vpfs init --help`"), "{said}");
+    }
 }
