@@ -97,7 +97,6 @@ pub mod model;
 mod network;
 pub mod parallel;
 mod process;
-mod proxy;
 mod read;
 mod results;
 mod scenario;

@@ -12,13 +12,12 @@ use crate::calendar::{Calendar, Event};
 use crate::model::plan::node_of_process;
 use crate::model::{Latencies, Latency};
 use crate::process::{AppState, Process};
-use crate::proxy::{NodePlan, Peers, Proxy};
 use crate::results::{
     AppAtServer, AppMeasures, AppResults, AtServer, CoordinationResults, Results, ServerResults, SimError, Trace,
     Transfer,
 };
 use crate::scenario::{App, PolicySpec, Role, Scenario, needs_peers};
-use crate::server::{NodeLink, Server};
+use crate::server::{NodeLink, NodePlan, Peers, Proxy, Server};
 use crate::world::{ServerSamples, World, WorldSettings};
 
 /// One scenario under one policy, ready to run.

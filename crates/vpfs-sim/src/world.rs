@@ -17,9 +17,8 @@ use crate::network::Exchange;
 use crate::process::{
     AfterPhase, AppState, Next, Process, Recipient, State, file_of, object_of, parent_of, requests_of,
 };
-use crate::proxy::{NodePlan, Peers, Proxy};
 use crate::results::{AppMeasures, SimError, Spent, Trace, Transfer, Violation};
-use crate::server::{Check, NodeLink, Part, Server, Shared, Stage, Work};
+use crate::server::{Check, NodeLink, NodePlan, Part, Peers, Proxy, Server, Shared, Stage, Work};
 
 /// A call that a process waits for.
 #[derive(Clone, Copy, Debug)]

@@ -7,15 +7,10 @@
     reason = "a panic is the report of a test, sizes are small, and measurements are for people"
 )]
 
+mod devices;
 mod isolation;
-mod model {
-    mod cache;
-    mod disks;
-    mod volume;
-}
-mod models;
 mod promises;
-mod results;
+mod runs;
 mod scenarios;
 mod sharing;
 
