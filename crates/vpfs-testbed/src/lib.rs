@@ -3,7 +3,7 @@
 //! Everything that a demonstration or a test of a proxy needs, on one machine and without an installation:
 //! - [`EmbeddedCluster`]: file servers that stock clients and tools accept (docs/protocols/orangefs.md), in one
 //!   process, each with its own address, store and device;
-//! - [`device`]: disk and flash models in the I/O path, so that contention is real and repeatable;
+//! - [`storage`]: disk and flash models in the I/O path, so that contention is real and repeatable;
 //! - [`Client`]: many clients in one process, for embedded and real servers alike;
 //! - [`load`]: what applications do, run by such clients, verified and measured;
 //! - [`relayout`] and [`profile`]: copies with a new layout, by such a client or on a mount, and what storage can do.
@@ -27,17 +27,16 @@
 //! connection never affects another. Servers and client must run inside a tokio runtime with time and I/O enabled.
 
 pub mod client;
-pub mod device;
 pub mod fsconfig;
 pub mod load;
 pub mod nfs;
 pub mod profile;
 pub mod relayout;
 pub mod server;
-pub mod store;
+pub mod storage;
 mod transport;
 
 pub use client::{Client, ClientOptions, CreateOptions, File};
-pub use device::DeviceClock;
 pub use server::{ClusterConfig, EmbeddedCluster};
+pub use storage::DeviceClock;
 pub use transport::socket_for;

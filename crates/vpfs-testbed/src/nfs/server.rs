@@ -22,9 +22,8 @@ use tokio::task::JoinSet;
 use vpfs_sim::model::device::{DeviceProfile, Io, IoKind};
 
 use super::{Connection, NfsError, Url};
-use crate::device::{DeviceClock, DeviceHandle};
 use crate::server::Storage;
-use crate::store::{MemoryStore, StoreError};
+use crate::storage::{DeviceClock, DeviceHandle, MemoryStore, StoreError};
 
 /// After a failure to accept, the time to the next attempt.
 const RETRY: Duration = Duration::from_millis(100);

@@ -25,7 +25,7 @@ use super::namespace::{
 };
 use super::{Accesses, CHANGE_ENTRIES, Cluster, Storage, errno_of, now};
 use crate::server;
-use crate::store::StoreError;
+use crate::storage::StoreError;
 use crate::transport::{Chunk, Outgoing, chunk_len, chunks};
 
 /// One server of a cluster, as its connections see it.

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use vpfs_sim::model::device::{DeviceProfile, Io, IoKind};
-use vpfs_testbed::device::{DeviceClock, DeviceHandle};
-use vpfs_testbed::store::{MemoryStore, OBJECT_BYTES_MAX, StoreError};
+use vpfs_testbed::storage::{DeviceClock, DeviceHandle, MemoryStore, OBJECT_BYTES_MAX, StoreError};
 
 fn read(object: u64, offset: u64, len: u64) -> Io {
     Io { kind: IoKind::Read, object, offset, len }

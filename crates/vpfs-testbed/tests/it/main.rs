@@ -9,10 +9,6 @@
 mod cluster;
 mod device;
 mod fs_conf;
-mod nfs;
 mod profile;
-mod relayout {
-    mod kill;
-    mod orangefs;
-}
+mod relayout;
 mod run;

@@ -1,25 +1,33 @@
-//! Runs plans against embedded servers without a device model, over loopback.
+//! Plans run against embedded servers without a device model, over loopback; the embedded NFS server and its client.
 
+use std::io::ErrorKind;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use nfs3_types::nfs3::stable_how;
+use tokio::net::TcpListener;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use vpfs_sim::model::device::{DeviceProfile, SsdProfile};
 use vpfs_sim::model::plan::{
     Btio, BtioClass, FileMode, Interactive, Ior, Md, MdData, MpiTileIo, Noncontig, Order, Phase, PioBench, PioPattern,
     Plan, Wrf,
 };
 use vpfs_testbed::load::measure::{Report, WrongRead};
 use vpfs_testbed::load::run::{Connections, Run, RunError, RunOptions, SyncMode};
-use vpfs_testbed::{Client, ClientOptions, ClusterConfig, CreateOptions, EmbeddedCluster};
+use vpfs_testbed::nfs::{self, NfsConfig, NfsError, NfsServer, answers};
+use vpfs_testbed::{Client, ClientOptions, ClusterConfig, CreateOptions, DeviceClock, EmbeddedCluster};
 
 async fn cluster() -> EmbeddedCluster {
     EmbeddedCluster::start(ClusterConfig::new(4)).await.unwrap()
 }
 
-fn options(cluster: &EmbeddedCluster) -> RunOptions {
+fn options(url: &(impl ToString + ?Sized)) -> RunOptions {
     RunOptions {
-        client: ClientOptions::new(cluster.url()),
+        client: ClientOptions::new(url.to_string()),
         local_addresses: vec!["127.0.3.1".parse().unwrap(), "127.0.3.2".parse().unwrap()],
         nodes: 2,
         connections: Connections::PerNode,
@@ -58,7 +66,7 @@ async fn ior_moves_and_verifies_every_byte_in_every_mode() {
         for connections in [Connections::PerNode, Connections::PerProcess] {
             let plan = Ior { file_mode, ..ior() };
             let total = plan.total_bytes();
-            let report = run(plan, RunOptions { connections, ..options(&cluster) }).await.unwrap();
+            let report = run(plan, RunOptions { connections, ..options(&cluster.url()) }).await.unwrap();
             assert_eq!(report.phase(Phase::Write).map(|phase| (phase.bytes, phase.operations)), Some((total, 120)));
             assert_eq!(report.verification.checked_bytes, total);
             assert!(report.verification.is_clean(), "{:?}", report.verification);
@@ -74,7 +82,8 @@ async fn every_transfer_is_reported_once_but_not_preparation() {
     let cluster = cluster().await;
     let traced = async |plan: Box<dyn Plan>| {
         let (sender, mut receiver) = mpsc::channel(1);
-        let run = Run::prepare(plan.into(), RunOptions { trace: Some(sender), ..options(&cluster) }).await.unwrap();
+        let run =
+            Run::prepare(plan.into(), RunOptions { trace: Some(sender), ..options(&cluster.url()) }).await.unwrap();
         let collect = async {
             let mut all = Vec::new();
             while let Some(transfer) = receiver.recv().await {
@@ -116,7 +125,7 @@ async fn every_transfer_is_reported_once_but_not_preparation() {
 async fn wrong_bytes_are_found_and_located() {
     let cluster = cluster().await;
     let write = Ior { read: false, keep: true, ..ior() };
-    run(write, RunOptions { keep: true, ..options(&cluster) }).await.unwrap();
+    run(write, RunOptions { keep: true, ..options(&cluster.url()) }).await.unwrap();
     let client = Client::connect(ClientOptions::new(cluster.url())).await.unwrap();
     let file = client.open("/run/file.0").await.unwrap();
     let byte = client.read_at(&file, 123_456, 1).await.unwrap()[0];
@@ -124,7 +133,7 @@ async fn wrong_bytes_are_found_and_located() {
     let size = client.size(&file).await.unwrap();
     client.truncate(&file, size - 5).await.unwrap();
 
-    let report = run(Ior { write: false, ..ior() }, options(&cluster)).await.unwrap();
+    let report = run(Ior { write: false, ..ior() }, options(&cluster.url())).await.unwrap();
     let mut examples = report.verification.examples;
     examples.sort_by_key(|example| matches!(example, WrongRead::Length { .. }));
     let path = "/run/file.0".to_owned();
@@ -148,7 +157,7 @@ async fn btio_alternates_io_and_computation() {
         think_read: Duration::from_millis(20),
         ..Btio::class(BtioClass::A)
     };
-    let report = run(plan, options(&cluster)).await.unwrap();
+    let report = run(plan, options(&cluster.url())).await.unwrap();
     assert_eq!(report.verification.checked_bytes, 6 * 3 * 4 * 320);
     assert!(report.verification.is_clean());
     assert!(report.think_seconds >= 0.18 && report.run_seconds >= report.think_seconds, "{report:?}");
@@ -162,7 +171,7 @@ async fn md_does_every_phase_and_leaves_nothing() {
     let cluster = cluster().await;
     for shared_directory in [false, true] {
         let plan = Md { processes: 4, items: 25, listings: 3, shared_directory, data: None };
-        let report = run(plan, options(&cluster)).await.unwrap();
+        let report = run(plan, options(&cluster.url())).await.unwrap();
         for (phase, operations) in [
             (Phase::Create, 100),
             (Phase::Stat, 100),
@@ -178,7 +187,7 @@ async fn md_does_every_phase_and_leaves_nothing() {
 
 /// Every byte read is verified, and the number read is that of the plan.
 async fn assert_reads(cluster: &EmbeddedCluster, plan: impl Plan + 'static, bytes: u64) -> Report {
-    let report = run(plan, options(cluster)).await.unwrap();
+    let report = run(plan, options(&cluster.url())).await.unwrap();
     assert_eq!(report.verification.checked_bytes, bytes);
     assert!(report.verification.is_clean());
     assert_empty(cluster).await;
@@ -219,7 +228,7 @@ async fn mixed_phases_are_run_and_verified() {
     let report = assert_reads(&cluster, wrf, 100_000).await;
     assert_eq!(report.phase(Phase::Mixed).map(|phase| phase.bytes), Some(4_400_000));
 
-    let report = run(Ior { mixed: true, read: false, ..ior() }, options(&cluster)).await.unwrap();
+    let report = run(Ior { mixed: true, read: false, ..ior() }, options(&cluster.url())).await.unwrap();
     assert_eq!(report.phase(Phase::Mixed).map(|phase| phase.bytes), Some(4 * 3 * 100_070));
     assert!(report.verification.checked_bytes > 0 && report.verification.is_clean());
 }
@@ -246,7 +255,7 @@ async fn an_application_with_think_time_reads_what_filled_the_file() {
         seed: 1,
     };
     for (read, phase) in [(true, Phase::Read), (false, Phase::Write)] {
-        let report = run(Interactive { read, ..plan.clone() }, options(&cluster)).await.unwrap();
+        let report = run(Interactive { read, ..plan.clone() }, options(&cluster.url())).await.unwrap();
         assert_eq!(report.phase(Phase::Setup).map(|phase| phase.bytes), Some(4 * plan.file_bytes));
         let calls = report.phase(phase).unwrap();
         assert!(calls.operations >= 4 && calls.bytes == calls.operations * 3001, "{calls:?}");
@@ -260,10 +269,10 @@ async fn an_application_with_think_time_reads_what_filled_the_file() {
 #[tokio::test]
 async fn a_run_that_cannot_continue_reports_what_failed() {
     let cluster = cluster().await;
-    let error = run(Ior { write: false, ..ior() }, options(&cluster)).await.unwrap_err();
+    let error = run(Ior { write: false, ..ior() }, options(&cluster.url())).await.unwrap_err();
     assert!(matches!(&error, RunError::Call { call: "open", source, .. } if source.is_not_found()), "{error}");
 
-    let kept = || RunOptions { keep: true, ..options(&cluster) };
+    let kept = || RunOptions { keep: true, ..options(&cluster.url()) };
     run(Ior { keep: true, ..ior() }, kept()).await.unwrap();
     let error = run(ior(), kept()).await.unwrap_err();
     assert!(matches!(&error, RunError::Call { call: "create", source, .. } if source.is_already_exists()), "{error}");
@@ -275,7 +284,7 @@ async fn a_time_limit_ends_a_run_and_a_handle_watches_it() {
     let cluster = cluster().await;
     let time_limit = Some(Duration::from_millis(300));
     let plan = Ior { block_bytes: 10_007, segments: 1, read: false, time_limit, ..ior() };
-    let run = Run::prepare(Arc::new(plan), options(&cluster)).await.unwrap();
+    let run = Run::prepare(Arc::new(plan), options(&cluster.url())).await.unwrap();
     let handle = run.handle();
     let run = tokio::spawn(run.execute());
     while handle.progress().is_none_or(|progress| progress.bytes == 0) {
@@ -289,4 +298,97 @@ async fn a_time_limit_ends_a_run_and_a_handle_watches_it() {
         "{report:?}"
     );
     assert_empty(&cluster).await;
+}
+
+async fn nfs_client(server: &NfsServer) -> nfs::Client {
+    nfs::Client::connect(&ClientOptions::new(server.url().to_string())).await.unwrap()
+}
+
+#[tokio::test]
+async fn loads_over_nfs_are_verified_and_leave_nothing() {
+    let server = NfsServer::start(NfsConfig::default()).await.unwrap();
+    for connections in [Connections::PerNode, Connections::PerProcess] {
+        // Calls of more than the server's largest one, in a file that grows from everywhere.
+        let (file_mode, order) = (FileMode::Shared, Order::Random);
+        let call = (2 << 20) + 10_007;
+        let plan = Ior { file_mode, order, read: true, fsync: true, ..Ior::writes(4, call, 3 * u64::from(call)) };
+        let total = plan.total_bytes();
+        let report = run(plan, RunOptions { connections, ..options(&server.url()) }).await.unwrap();
+        assert_eq!(report.phase(Phase::Write).map(|phase| phase.bytes), Some(total));
+        assert_eq!(report.verification.checked_bytes, total);
+        assert!(report.verification.is_clean(), "{:?}", report.verification);
+        let plan = Md { processes: 4, items: 25, listings: 3, shared_directory: true, data: None };
+        let report = run(plan, RunOptions { connections, ..options(&server.url()) }).await.unwrap();
+        for (phase, operations) in
+            [(Phase::Create, 100), (Phase::Stat, 100), (Phase::SetTimes, 100), (Phase::ListDir, 12)]
+        {
+            assert_eq!(report.phase(phase).map(|phase| phase.operations), Some(operations), "{phase}");
+        }
+    }
+    assert_eq!(nfs_client(&server).await.readdir("/").await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn long_listings_come_in_parts() {
+    let server = NfsServer::start(NfsConfig::default()).await.unwrap();
+    let client = nfs_client(&server).await;
+    client.mkdir("/d", 0o755).await.unwrap();
+    for number in 0..800 {
+        client.create(&format!("/d/{number:0200}")).await.unwrap();
+    }
+    assert_eq!(client.readdir("/d").await.unwrap(), 800);
+}
+
+/// What the demo needs: the device decides how long calls take, whichever connection they come from.
+#[tokio::test(start_paused = true)]
+async fn calls_of_one_connection_wait_for_the_device_at_the_same_time() {
+    let device = SsdProfile { read_base: Duration::from_millis(100), ..SsdProfile::PCIE_X4 };
+    let stripe = device.stripe_bytes;
+    let config = NfsConfig { device: DeviceProfile::Ssd(device), clock: DeviceClock::Tokio, ..NfsConfig::default() };
+    let server = NfsServer::start(config).await.unwrap();
+    let client = nfs_client(&server).await;
+    let file = client.create("/file").await.unwrap();
+    client
+        .write_at(&file, 0, &Bytes::from(vec![7; 8 * usize::try_from(stripe).unwrap()]), stable_how::FILE_SYNC)
+        .await
+        .unwrap();
+    let begin = Instant::now();
+    let mut reads = JoinSet::new();
+    for channel in 0..8 {
+        let (client, file) = (client.clone(), file.clone());
+        reads.spawn(async move { client.read_at(&file, channel * stripe, 4096).await.unwrap() });
+    }
+    assert!(reads.join_all().await.iter().all(|data| data.len() == 4096));
+    let took = begin.elapsed();
+    assert!((Duration::from_millis(100)..Duration::from_millis(150)).contains(&took), "{took:?}");
+}
+
+#[tokio::test]
+async fn refusals_of_nfs_say_why() {
+    let server = NfsServer::start(NfsConfig { capacity_bytes: 1 << 20, ..NfsConfig::default() }).await.unwrap();
+    let client = nfs_client(&server).await;
+    let file = client.create("/file").await.unwrap();
+    assert!(client.create("/file").await.unwrap_err().is_already_exists());
+    assert!(client.open("/other").await.unwrap_err().is_not_found());
+    let full = client.write_at(&file, 0, &Bytes::from(vec![0; 2 << 20]), stable_how::FILE_SYNC).await.unwrap_err();
+    assert_eq!(full.to_string(), "NFS3ERR_NOSPC");
+    let elsewhere = ClientOptions::new(server.url().to_string().replace("/vpfs", "/home"));
+    let unknown = nfs::Client::connect(&elsewhere).await.unwrap_err();
+    assert!(matches!(&unknown, NfsError::Mount { export, .. } if export == "/home"), "{unknown}");
+    let address = server.address().to_string();
+    let both = ["NFSv3", "the mount protocol of NFSv3"];
+    assert_eq!(answers(&address, Duration::from_secs(5)).await.unwrap(), both);
+}
+
+/// The client of the crate `nfs3_client` reads for ever from a connection that was closed.
+#[tokio::test]
+async fn a_connection_that_is_closed_ends_its_calls() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { while listener.accept().await.is_ok() {} });
+    let ended = nfs::Client::connect(&ClientOptions::new(format!("nfs://{address}/vpfs?mountport={}", address.port())))
+        .await
+        .unwrap_err();
+    let kinds = [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
+    assert!(matches!(&ended, NfsError::Connection { kind, .. } if kinds.contains(kind)), "{ended:?}");
 }
