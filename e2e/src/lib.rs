@@ -1,8 +1,11 @@
 //! Harness of the end-to-end tests: programs are started and stopped as by a user, on loopback or in namespaces.
+//!
+//! Everything panics if it fails, with what the programs printed. What takes a moment is waited for, 20 s at most.
 
 mod machine;
 pub mod requirements;
 
+use std::borrow::BorrowMut;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -20,9 +23,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const RUNTIME: &str = "RUNTIME_DIRECTORY";
 
 /// The vpfs command that was built along with the tests.
-///
-/// # Panics
-/// If it was not built; `cargo xtask ci` builds it first.
 pub fn vpfs() -> PathBuf {
     let mut path = std::env::current_exe().expect("the path of this test");
     // target/debug/deps/test-1234 -> target/debug/vpfs
@@ -35,9 +35,6 @@ pub fn vpfs() -> PathBuf {
 
 /// `count` consecutive ports of 127.0.0.1 that no other test gets, in this process or another one; the first one. They
 /// are below those that clients get, and nothing else listens at them.
-///
-/// # Panics
-/// If there are none.
 pub fn free_ports(count: u16) -> u16 {
     /// Each span belongs to the process that has bound its last port.
     const SPAN: u16 = 50;
@@ -57,12 +54,9 @@ pub fn free_ports(count: u16) -> u16 {
 
 /// Writes a program. Another process does it: a file that this one has open for writing is also open in what other
 /// threads start at that moment, and cannot be executed ("Text file busy").
-///
-/// # Panics
-/// If it cannot be written.
 pub fn write_program(path: &Path, text: &str) {
     let draft = path.with_extension("draft");
-    std::fs::write(&draft, text).expect("a file");
+    write_file(&draft, text);
     run(Command::new("install").args(["-m", "755"]).args([&draft, path]));
     std::fs::remove_file(draft).expect("our own");
 }
@@ -75,9 +69,6 @@ pub fn complaints(log: &str) -> Vec<&str> {
 }
 
 /// Asks again and again for something that other processes do by their own clocks, until `found` is `Ok`.
-///
-/// # Panics
-/// With what was found last, after `limit`.
 pub fn await_some<T>(limit: Duration, mut found: impl FnMut() -> Result<T, String>) -> T {
     let start = Instant::now();
     loop {
@@ -100,7 +91,8 @@ pub struct Daemon {
 impl Daemon {
     /// Starts `command` with its output going to `name`.log in `dir`. A proxy has its socket there, too, unless the
     /// command or its configuration says where: those of other tests have the same names.
-    pub fn start(dir: &Path, name: &str, command: &mut Command) -> Self {
+    pub fn start(dir: &Path, name: &str, mut command: impl BorrowMut<Command>) -> Self {
+        let command = command.borrow_mut();
         if !command.get_envs().any(|(variable, _)| variable == RUNTIME) {
             command.env(RUNTIME, dir);
         }
@@ -122,9 +114,6 @@ impl Daemon {
     }
 
     /// Waits until something listens at the port.
-    ///
-    /// # Panics
-    /// If the process ends first, or nothing listens within 20 s.
     pub fn await_port(&mut self, port: u16) {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         self.await_that(&format!("listen at {address}"), || TcpStream::connect(address).is_ok());
@@ -164,19 +153,29 @@ impl Daemon {
     }
 
     /// How it ended, if it has.
-    ///
-    /// # Panics
-    /// If that cannot be known.
     pub fn ended(&mut self) -> Option<std::process::ExitStatus> {
         self.child.try_wait().expect("the state of a child")
     }
 
     /// Waits for its end.
-    ///
-    /// # Panics
-    /// If it does not end within 20 s.
     pub fn wait(&mut self) -> std::process::ExitStatus {
         await_some(PATIENCE, || self.ended().ok_or_else(|| format!("{} does not end:\n{}", self.name, self.log())))
+    }
+
+    /// Ends it in order, as a service manager does.
+    pub fn terminate(&mut self) {
+        self.signal("TERM");
+        assert!(self.wait().success(), "{}", self.log());
+    }
+
+    /// Has a proxy hand over to a successor, and waits for its end.
+    pub fn upgrade(&mut self) -> Successor {
+        let mut successor = Successor::default();
+        self.signal("USR2");
+        self.await_log("connections are handed over");
+        successor.follow(&self.log());
+        assert!(self.wait().success(), "{}", self.log());
+        successor
     }
 
     /// Ends it at once, as a crash would.
@@ -220,38 +219,60 @@ impl Drop for Successor {
     }
 }
 
-/// The vpfs command in a directory.
-pub fn command(dir: &Path, args: &[&str]) -> Command {
+/// The vpfs command.
+pub fn ours(args: &[&str]) -> Command {
     let mut command = Command::new(vpfs());
-    command.current_dir(dir).args(args);
+    command.args(args);
     command
 }
 
-/// Runs a command to its end.
-///
-/// # Panics
-/// If it fails; the message has all its output.
-pub fn run(command: &mut Command) -> String {
-    let output = output(command);
-    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{command:?} failed with {}:\n{text}", output.status);
-    text
+/// The vpfs command in a directory.
+pub fn command(dir: &Path, args: &[&str]) -> Command {
+    let mut command = ours(args);
+    command.current_dir(dir);
+    command
+}
+
+/// Runs a command that succeeds to its end; all that it printed.
+pub fn run(mut command: impl BorrowMut<Command>) -> String {
+    let command = command.borrow_mut();
+    let output = output(&mut *command);
+    assert!(output.status.success(), "{command:?} failed with {}:\n{}", output.status, printed(&output));
+    printed(&output)
 }
 
 /// Runs a command repeatedly until it succeeds.
-///
-/// # Panics
-/// If it does not within 30 s; the message has its last output.
 pub fn run_until_it_succeeds(command: &mut Command) {
     await_some(Duration::from_secs(30), || {
-        let last = output(command);
+        let last = output(&mut *command);
         if last.status.success() { Ok(()) } else { Err(format!("{command:?}: {last:?}")) }
     });
 }
 
 /// Runs a command to its end, whatever its result.
-pub fn output(command: &mut Command) -> Output {
+pub fn output(mut command: impl BorrowMut<Command>) -> Output {
+    let command = command.borrow_mut();
     command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("cannot run {command:?}: {error}"))
+}
+
+/// What it printed to standard output.
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// What it printed to standard error.
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// What it printed to both, standard output first.
+pub fn printed(output: &Output) -> String {
+    stdout(output) + &stderr(output)
+}
+
+/// Writes a file.
+pub fn write_file(path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
+    std::fs::write(path, content).expect("a file");
 }
 
 /// A configuration for `servers` servers at consecutive ports from `server_port`, with proxies from `proxy_port`,
@@ -267,9 +288,6 @@ pub fn proxy_config(servers: u16, server_port: u16, proxy_port: u16, rest: &str)
 }
 
 /// Status and body of the answer to GET `path` of the server at `address`, with header lines that end in CRLF.
-///
-/// # Panics
-/// If there is none within 20 s.
 pub fn get(address: &str, path: &str, headers: &str) -> (u16, String) {
     let stream = TcpStream::connect(address).expect("somebody listens");
     stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time limit");
@@ -277,9 +295,6 @@ pub fn get(address: &str, path: &str, headers: &str) -> (u16, String) {
 }
 
 /// The same by a connection.
-///
-/// # Panics
-/// If there is no answer.
 pub fn get_by(mut stream: impl Read + Write, path: &str, headers: &str) -> (u16, String) {
     write!(stream, "GET {path} HTTP/1.0\r\n{headers}\r\n").expect("a request");
     let mut answer = String::new();

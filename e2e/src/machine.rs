@@ -78,9 +78,6 @@ impl Machine {
     }
 
     /// Runs a line of a shell in it to its end.
-    ///
-    /// # Panics
-    /// If it fails.
     pub fn run(&self, line: &str) -> String {
         run(self.command("sh").args(["-ec", line]))
     }

@@ -9,11 +9,14 @@ use std::time::Duration;
 
 use serde_json::Value;
 use vpfs_e2e::requirements::{are_present, missing};
-use vpfs_e2e::{Daemon, Hosts, await_some, free_ports, output, proxy_config, run, vpfs, write_program};
+use vpfs_e2e::{
+    Daemon, Hosts, await_some, free_ports, ours, output, printed, proxy_config, run, stderr, stdout, vpfs, write_file,
+    write_program,
+};
 
 fn proxy(dir: &Path) -> Daemon {
-    let mut command = Command::new(vpfs());
-    command.args(["proxy", "--config"]).arg(dir.join("vpfs.toml")).env("STATE_DIRECTORY", dir);
+    let mut command = ours(&["proxy", "--config"]);
+    command.arg(dir.join("vpfs.toml")).env("STATE_DIRECTORY", dir);
     let mut proxy = Daemon::start(dir, "proxy", &mut command);
     proxy.await_port(port(dir) + 1);
     proxy
@@ -25,7 +28,7 @@ fn port(dir: &Path) -> u16 {
 }
 
 fn app(dir: &Path, args: &[&str]) -> (bool, String) {
-    let output = output(Command::new(vpfs()).arg("app").args(args).arg("--config").arg(dir.join("vpfs.toml")));
+    let output = output(ours(&["app"]).args(args).arg("--config").arg(dir.join("vpfs.toml")));
     let text = [output.stdout, output.stderr].concat();
     (output.status.success(), String::from_utf8_lossy(&text).into_owned())
 }
@@ -35,10 +38,10 @@ fn a_share_by_hand_outlives_the_proxy_until_its_time_is_over() {
     let folder = tempfile::tempdir().expect("a directory");
     let dir = folder.path();
     let port = free_ports(3);
-    std::fs::write(dir.join("port"), port.to_string()).expect("a file");
+    write_file(dir.join("port"), port.to_string());
     let peers = format!("127.0.0.1:{}", port + 2);
     let rest = format!("[peers]\naddresses = {{ s1 = \"{peers}\" }}\nsecurity = \"none\"\nsockets = \"sockets\"\n");
-    std::fs::write(dir.join("vpfs.toml"), proxy_config(1, port, port + 1, &rest)).expect("a file");
+    write_file(dir.join("vpfs.toml"), proxy_config(1, port, port + 1, &rest));
     let mut first = proxy(dir);
     let set = ["set", "ior", "--weight", "4", "--clients", "localhost,10.1.0.0/16", "--uid", "7-9", "--for", "2h"];
     assert_eq!(app(dir, &set), (true, "done at s1\n".to_owned()));
@@ -54,7 +57,7 @@ fn a_share_by_hand_outlives_the_proxy_until_its_time_is_over() {
     let is_told = which.starts_with("admin:ior\n  pushed: clients = ");
     assert!(is_told && which.contains("users = 7-9, weight = 4"), "{which}");
     assert!(app(dir, &["set", "ior", "--weight", "5", "--uid", "7-9", "--for", "2h"]).0);
-    let events = output(Command::new(vpfs()).arg("events").arg("--config").arg(dir.join("vpfs.toml"))).stdout;
+    let events = output(ours(&["events"]).arg("--config").arg(dir.join("vpfs.toml"))).stdout;
     let (events, me) = (String::from_utf8_lossy(&events).into_owned(), run(Command::new("id").arg("-u")));
     let change = "ior (weight 4 -> 5, other clients)";
     assert!(events.contains(change) && events.contains(&format!("uid {}", me.trim())), "{events}");
@@ -123,7 +126,7 @@ impl Site {
             port + 5,
             owners.concat()
         );
-        std::fs::write(dir.path().join("vpfs.toml"), proxy_config(2, port, port + 2, &rest)).expect("a file");
+        write_file(dir.path().join("vpfs.toml"), proxy_config(2, port, port + 2, &rest));
         for (name, text) in [("peers.key", "0"), ("pbs.token", "1"), ("flux.token", "2")] {
             write(&dir.path().join(name), &text.repeat(64), 0o600);
         }
@@ -138,8 +141,8 @@ impl Site {
 
     fn proxy(&self, server: &str) -> Daemon {
         std::fs::create_dir_all(self.path(server)).expect("a directory");
-        let mut command = Command::new(vpfs());
-        command.args(["proxy", "--server", server, "--config"]).arg(self.path("vpfs.toml"));
+        let mut command = ours(&["proxy", "--server", server, "--config"]);
+        command.arg(self.path("vpfs.toml"));
         let mut proxy = Daemon::start(self.dir.path(), server, command.env("STATE_DIRECTORY", self.path(server)));
         proxy.await_log("ready");
         proxy
@@ -180,7 +183,7 @@ impl Site {
 }
 
 fn write(path: &Path, text: &str, mode: u32) {
-    std::fs::write(path, text).expect("a file");
+    write_file(path, text);
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("our own");
 }
 
@@ -190,7 +193,7 @@ fn what_differs_between_servers_is_shown() {
     let set = |site: &Site, weight| {
         let args = ["app", "set", "ior", "--uid", "7", "--for", "2h", "--weight", weight];
         let told = output(Command::new(site.path("bin/vpfs")).args(args));
-        String::from_utf8_lossy(&[told.stdout, told.stderr].concat()).into_owned()
+        printed(&told)
     };
     assert_eq!(set(&site, "4"), "done at s1, s2\n");
     let only = ["other", "--uid", "8", "--for", "2h", "--server", "s2"];
@@ -232,7 +235,7 @@ fn the_hook_of_pbs_gives_a_job_its_share_and_takes_it_back() {
         return;
     }
     let site = Site::start("");
-    std::fs::write(site.path("pbs.py"), PBS).expect("a file");
+    write_file(site.path("pbs.py"), PBS);
     let hook = site.example("pbs_hook.py");
     let event = |kind: &str| run(site.command("python3").arg(&hook).env("EVENT", kind));
     let told = event("1");
@@ -276,11 +279,11 @@ const KEY: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abc
 
 /// Starts a server and its proxy on host 0, with peers of which there are none.
 fn start(hosts: &Hosts, dir: &Path) -> (Daemon, Daemon) {
-    std::fs::write(dir.join("peers.key"), KEY).expect("a file");
+    write_file(dir.join("peers.key"), KEY);
     std::fs::set_permissions(dir.join("peers.key"), PermissionsExt::from_mode(0o600)).expect("permissions");
     let config = "[[server]]\nname = \"s1\"\naddress = \"tcp://10.77.0.100:6334\"\n[[listener]]\nport = 5334\n\
                   [peers]\nport = 7334\nshared_key = \"peers.key\"\nsockets = \"sockets\"\n";
-    std::fs::write(dir.join("vpfs.toml"), config).expect("a file");
+    write_file(dir.join("vpfs.toml"), config);
     let mut serve = hosts.on(0);
     serve.args(["serve", "--servers", "1", "--listen", "10.77.0.100:6334"]);
     let mut server = Daemon::start(dir, "server", &mut serve);
@@ -293,7 +296,7 @@ fn start(hosts: &Hosts, dir: &Path) -> (Daemon, Daemon) {
 /// The results of each check by name, and the whole text.
 fn examine(hosts: &Hosts, dir: &Path) -> (Option<i32>, impl Fn(&str) -> String, String) {
     let told = output(hosts.on(0).args(["doctor", "--json", "--config"]).arg(dir.join("vpfs.toml")));
-    let text = String::from_utf8_lossy(&told.stdout).into_owned();
+    let text = stdout(&told);
     let findings: Vec<Value> = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {told:?}"));
     let result = move |check: &str| {
         let found = findings.iter().find(|finding| finding["check"] == check);
@@ -371,7 +374,7 @@ fn the_journal_has_the_fields_of_events() {
     }
     let (dir, port) = (tempfile::tempdir().expect("a directory"), free_ports(4));
     for (name, port) in [("first", port), ("second", port + 2)] {
-        std::fs::write(dir.path().join(format!("{name}.toml")), proxy_config(1, port, port + 1, "")).expect("a file");
+        write_file(dir.path().join(format!("{name}.toml")), proxy_config(1, port, port + 1, ""));
     }
     let mut script = Command::new("timeout");
     script.args(["60", "unshare", "--mount", "sh", "-c", SCRIPT]).current_dir(dir.path());
@@ -397,9 +400,7 @@ fn site() -> (tempfile::TempDir, Daemon, u16) {
     let port = free_ports(2);
     let server = Daemon::serve(dir.path(), port..port + 1, &["--protocol", "nfs", "--device", "hdd"]);
     let export = format!("nfs://127.0.0.1:{port}/pfs?mountport={port}");
-    let told = run(Command::new(vpfs())
-        .args(["init", "--nfs", &export, "--port", &(port + 1).to_string(), "--output"])
-        .arg(dir.path()));
+    let told = run(ours(&["init", "--nfs", &export, "--port", &(port + 1).to_string(), "--output"]).arg(dir.path()));
     assert!(told.contains("vpfs proxy --config"), "{told}");
     (dir, server, port + 1)
 }
@@ -420,8 +421,8 @@ fn loads(dir: &Path, port: u16) -> [Daemon; 2] {
 fn five_commands_show_who_slows_whom() {
     let (dir, _server, port) = site();
     let ours = |args: &[&str]| {
-        let mut command = Command::new(vpfs());
-        command.args(args).arg("--config").arg(dir.path().join("vpfs.toml")).env("RUNTIME_DIRECTORY", dir.path());
+        let mut command = ours(args);
+        command.arg("--config").arg(dir.path().join("vpfs.toml")).env("RUNTIME_DIRECTORY", dir.path());
         command
     };
     let mut proxy = Daemon::start(dir.path(), "proxy", &mut ours(&["proxy"]));
@@ -445,8 +446,7 @@ fn five_commands_show_who_slows_whom() {
     bash.args(["-c", script]).arg(vpfs()).arg(dir.path().join("vpfs.toml")).env("RUNTIME_DIRECTORY", dir.path());
     let completed = run(&mut bash);
     assert!(completed.contains("uid:1000") && completed.contains("uid:1001"), "{completed}");
-    proxy.signal("TERM");
-    assert!(proxy.wait().success(), "{}", proxy.log());
+    proxy.terminate();
 }
 
 /// Symptom: where `/run/vpfs` was missing, a proxy started without a word, and every other command failed.
@@ -477,10 +477,9 @@ fn who_may_not_write_to_run_has_a_socket_as_well() {
     let reloaded = run(&mut nobody(&["proxy", "--reload", &proxy.id().to_string()], Some(&of_user)));
     assert_eq!(reloaded, "reloaded: nothing changed\n");
     let elsewhere = output(&mut nobody(&["top", "--once", "--config", &config], None));
-    let said = String::from_utf8_lossy(&elsewhere.stderr);
+    let said = stderr(&elsewhere);
     assert!(said.contains("cannot ask any proxy of"), "{said}");
-    proxy.signal("TERM");
-    assert!(proxy.wait().success(), "{}", proxy.log());
+    proxy.terminate();
     let mut without = Daemon::start(dir.path(), "without", &mut nobody(&["proxy", "--config", &config], None));
     without.await_log("no socket, so `vpfs top` and others cannot ask this proxy");
     without.await_log("ready");
@@ -490,8 +489,8 @@ fn who_may_not_write_to_run_has_a_socket_as_well() {
 fn who_has_no_configuration_is_told_what_to_do() {
     let dir = tempfile::tempdir().expect("a directory");
     for command in ["top", "why", "status", "proxy"] {
-        let told = output(Command::new(vpfs()).args([command, "--config"]).arg(dir.path().join("vpfs.toml")));
-        let said = String::from_utf8_lossy(&told.stderr);
+        let told = output(ours(&[command, "--config"]).arg(dir.path().join("vpfs.toml")));
+        let said = stderr(&told);
         assert_eq!(told.status.code(), Some(2), "{said}");
         assert!(said.contains("name yours with --config FILE, or write one: `vpfs init --help`"), "{said}");
     }

@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use vpfs_e2e::{Daemon, Successor, await_some, complaints, free_ports, output, proxy_config, run, vpfs, write_program};
+use vpfs_e2e::{
+    Daemon, Successor, await_some, complaints, free_ports, ours, output, printed, proxy_config, run, stderr, stdout,
+    vpfs, write_file, write_program,
+};
 
 const SERVERS: u16 = 2;
 
@@ -42,12 +45,12 @@ impl Cluster {
 
     fn workload(&self, args: &[&str]) -> String {
         let url = format!("tcp://127.0.0.1:{}/pfs", self.proxy_port);
-        run(Command::new(vpfs()).arg("workload").args(args).args(["--url", &url]))
+        run(ours(&["workload"]).args(args).args(["--url", &url]))
     }
 }
 
 fn write_config(path: &Path, server_port: u16, proxy_port: u16, settings: &str) {
-    std::fs::write(path, proxy_config(SERVERS, server_port, proxy_port, settings)).expect("a file");
+    write_file(path, proxy_config(SERVERS, server_port, proxy_port, settings));
 }
 
 #[test]
@@ -72,8 +75,7 @@ fn loads_run_verified_through_the_proxies_and_the_proxies_drain() {
         let line = table.lines().find(|line| line.starts_with(access)).unwrap_or_default();
         assert!(table.contains("calls/s") && table.contains("p99(ms)") && line.ends_with(" 0"), "{table}");
     }
-    cluster.proxy.signal("TERM");
-    assert!(cluster.proxy.wait().success(), "{}", cluster.proxy.log());
+    cluster.proxy.terminate();
     let log = cluster.proxy.log();
     assert!(log.contains("drained") && complaints(&log).is_empty(), "{log}");
 }
@@ -93,8 +95,7 @@ fn a_log_that_nobody_reads_stops_nothing() {
     proxy.await_port(port + SERVERS - 1);
     let url = format!("tcp://127.0.0.1:{port}/pfs");
     run(Command::new("timeout").arg("20").arg(vpfs()).args(["workload", "md", "--items", "10", "--url", &url]));
-    proxy.signal("TERM");
-    assert!(proxy.wait().success());
+    proxy.terminate();
 }
 
 /// As simulations write it, which `a_simulation_writes_a_log_that_is_advised_on` takes further.
@@ -109,8 +110,8 @@ fn a_workload_writes_a_log() {
     assert_eq!(written.lines().count(), 1 + 2 * 32, "{written}");
     assert!(written.lines().skip(1).all(|line| line.ends_with(",/ior/file.0")), "{written}");
     let url = format!("tcp://127.0.0.1:{}/pfs", cluster.proxy_port);
-    let full = output(Command::new(vpfs()).args(["workload", "ior", "--trace", "/dev/full", "--url", &url]));
-    assert!(!full.status.success() && String::from_utf8_lossy(&full.stderr).contains("cannot write /dev/full"));
+    let full = output(ours(&["workload", "ior", "--trace", "/dev/full", "--url", &url]));
+    assert!(!full.status.success() && stderr(&full).contains("cannot write /dev/full"));
 }
 
 #[test]
@@ -150,8 +151,7 @@ fn every_policy_serves() {
         let mut cluster = Cluster::start(&format!("{app}[scheduler]\n{settings}\n"));
         cluster.workload(&["ior", "--processes", "4", "--transfer", "256KiB", "--block", "1MiB"]);
         cluster.workload(&["md", "--processes", "2", "--items", "20"]);
-        cluster.proxy.signal("TERM");
-        assert!(cluster.proxy.wait().success(), "{settings}: {}", cluster.proxy.log());
+        cluster.proxy.terminate();
     }
 }
 
@@ -167,10 +167,9 @@ fn harmless_signals_change_nothing_and_a_reload_tells_its_outcome() {
     }
     let reload = |cluster: &Cluster, settings: &str| {
         write_config(&cluster.config, cluster.server_port, cluster.proxy_port, settings);
-        let mut command = Command::new(vpfs());
-        command.args(["proxy", "--reload", &cluster.proxy.id().to_string()]);
+        let mut command = ours(&["proxy", "--reload", &cluster.proxy.id().to_string()]);
         let told = output(command.env("RUNTIME_DIRECTORY", cluster.dir.path()));
-        (told.status.code(), String::from_utf8_lossy(&[told.stdout, told.stderr].concat()).into_owned())
+        (told.status.code(), printed(&told))
     };
     assert_eq!(reload(&cluster, ""), (Some(0), "reloaded: nothing changed\n".to_owned()));
     let (code, text) = reload(&cluster, "[scheduler]\ndepth = 3\n");
@@ -193,11 +192,10 @@ fn a_name_without_address_is_a_warning() {
     let mut cluster = Cluster::start(&format!("[[app]]\nname = \"climate\"\nclients = \"{name}\"\n"));
     cluster.proxy.await_log("app climate: 1 of 1 hosts of");
     cluster.workload(&["ior", "--processes", "1", "--transfer", "64KiB", "--block", "128KiB"]);
-    let checked = output(Command::new(vpfs()).args(["proxy", "--check", "--config"]).arg(&cluster.config));
-    let text = String::from_utf8_lossy(&checked.stderr).into_owned();
+    let checked = output(ours(&["proxy", "--check", "--config"]).arg(&cluster.config));
+    let text = stderr(&checked);
     assert!(checked.status.code() == Some(4) && text.contains("app climate: 1 of 1 hosts of"), "{text}");
-    cluster.proxy.signal("TERM");
-    assert!(cluster.proxy.wait().success(), "{}", cluster.proxy.log());
+    cluster.proxy.terminate();
 }
 
 #[test]
@@ -205,8 +203,7 @@ fn a_load_ends_by_ctrl_c_with_results_and_by_sigterm_even_where_storage_hangs() 
     let cluster = Cluster::start("");
     let url = format!("tcp://127.0.0.1:{}/pfs", cluster.proxy_port);
     let start = |name: &str| {
-        let mut command = Command::new(vpfs());
-        command.args(["workload", "ior", "--write", "--time", "10min", "--repetitions", "2", "--url", &url]);
+        let mut command = ours(&["workload", "ior", "--write", "--time", "10min", "--repetitions", "2", "--url", &url]);
         let mut load = Daemon::start(cluster.dir.path(), name, command.args(["--directory", &format!("/{name}")]));
         load.await_log("ior 1/2: ");
         load
@@ -286,10 +283,9 @@ fn a_successor_that_hangs_or_is_another_program_blocks_no_signal() {
     write_config(&cluster.config, cluster.server_port, cluster.proxy_port, "[scheduler]\npolicy = \"fifo\"\n");
     let pid = cluster.proxy.id().to_string();
     let ask = ["proxy", "--reload", &pid];
-    run(Command::new(vpfs()).args(ask).env("RUNTIME_DIRECTORY", cluster.dir.path()));
+    run(ours(&ask).env("RUNTIME_DIRECTORY", cluster.dir.path()));
     assert_eq!(cluster.proxy.log().matches("upgrade failed").count(), 1, "it still waits for its successor");
-    cluster.proxy.signal("TERM");
-    assert!(cluster.proxy.wait().success(), "{}", cluster.proxy.log());
+    cluster.proxy.terminate();
     let log = cluster.proxy.log();
     assert!(log.contains("drained") && log.matches("upgrade failed").count() == 1, "{log}");
 }
@@ -299,14 +295,14 @@ fn a_wrong_configuration_is_refused_with_place_and_fix() {
     let dir = tempfile::tempdir().expect("a directory");
     let config = dir.path().join("vpfs.toml");
     write_config(&config, 6334, 5334, "[scheduler]\npolcy = \"fifo\"\n");
-    let refused = output(Command::new(vpfs()).args(["proxy", "--check", "--config"]).arg(&config));
-    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let refused = output(ours(&["proxy", "--check", "--config"]).arg(&config));
+    let text = stderr(&refused);
     assert_eq!(refused.status.code(), Some(2), "{text}");
     assert!(text.contains("vpfs.toml:") && text.contains("did you mean \"policy\""), "{text}");
     write_config(&config, 6334, 5334, "");
-    let good = run(Command::new(vpfs()).args(["proxy", "--check", "--config"]).arg(&config));
+    let good = run(ours(&["proxy", "--check", "--config"]).arg(&config));
     assert_eq!(good, "the configuration is valid: 2 servers of OrangeFS, 1 listener, 0 host names\n");
-    let good = run(Command::new(vpfs()).args(["proxy", "--check", "--print", "--config"]).arg(&config));
+    let good = run(ours(&["proxy", "--check", "--print", "--config"]).arg(&config));
     assert!(good.contains("\npolicy = \"isolation\"\n") && good.contains("\nconnections_per_host = 1024\n"), "{good}");
 }
 
@@ -322,18 +318,17 @@ fn a_drain_cuts_off_what_does_not_end() {
     let config = dir.path().join("vpfs.toml");
     // Nothing else asks the server for its configuration.
     let settings = "[limits]\ndrain_timeout = \"100ms\"\nwrite_back = \"off\"\n";
-    std::fs::write(&config, proxy_config(1, port, port + 1, settings)).expect("a file");
-    let mut proxy = Daemon::start(dir.path(), "proxy", Command::new(vpfs()).args(["proxy", "--config"]).arg(&config));
+    write_file(&config, proxy_config(1, port, port + 1, settings));
+    let mut proxy = Daemon::start(dir.path(), "proxy", ours(&["proxy", "--config"]).arg(&config));
     proxy.await_port(port + 1);
     let url = format!("tcp://127.0.0.1:{}/pfs", port + 1);
     let load = ["workload", "md", "--processes", "1", "--items", "1", "--url", &url];
-    let _load = Daemon::start(dir.path(), "load", Command::new(vpfs()).args(load));
+    let _load = Daemon::start(dir.path(), "load", ours(&load));
     // Two connections: the one that checked whether the proxy listens, and that of the load, whose request has arrived
     // when something can be read.
     let connections: Vec<_> = (0..2).map(|_| silent.accept().expect("a connection").0).collect();
     assert!(connections.iter().any(|stream| stream.peek(&mut [0]).is_ok_and(|count| count > 0)), "{}", proxy.log());
-    proxy.signal("TERM");
-    assert!(proxy.wait().success(), "{}", proxy.log());
+    proxy.terminate();
     assert!(proxy.log().contains("cut off"), "{}", proxy.log());
 }
 
@@ -343,23 +338,21 @@ fn an_export_is_served_configured_checked_and_loaded() {
     let port = free_ports(2);
     let _server = Daemon::serve(dir.path(), port..port + 1, &["--protocol", "nfs", "--name", "home"]);
     let (proxy_port, export) = (port + 1, format!("nfs://127.0.0.1:{port}/home?mountport={port}"));
-    run(Command::new(vpfs())
-        .args(["init", "--nfs", &export, "--port", &proxy_port.to_string(), "--output"])
-        .arg(dir.path()));
+    run(ours(&["init", "--nfs", &export, "--port", &proxy_port.to_string(), "--output"]).arg(dir.path()));
     let config = dir.path().join("vpfs.toml");
-    let checked = output(Command::new(vpfs()).args(["proxy", "--check", "--connect", "--config"]).arg(&config));
-    let said = String::from_utf8_lossy(&checked.stderr);
+    let checked = output(ours(&["proxy", "--check", "--connect", "--config"]).arg(&config));
+    let said = stderr(&checked);
     assert!(checked.status.success(), "{said}");
     assert!(said.contains("answers NFSv3, the mount protocol of NFSv3"), "{said}");
-    let verdict = String::from_utf8_lossy(&checked.stdout);
+    let verdict = stdout(&checked);
     assert!(verdict.contains("valid: 1 server of NFS, 1 listener"), "{verdict}");
-    let mut command = Command::new(vpfs());
-    command.args(["proxy", "--config"]).arg(&config).env("RUNTIME_DIRECTORY", dir.path());
+    let mut command = ours(&["proxy", "--config"]);
+    command.arg(&config).env("RUNTIME_DIRECTORY", dir.path());
     let mut proxy = Daemon::start(dir.path(), "proxy", &mut command);
     proxy.await_log("ready");
     let url = format!("nfs://127.0.0.1:{proxy_port}/home?mountport={proxy_port}");
     let load = |uid: &str, args: &[&str]| {
-        run(Command::new(vpfs()).arg("workload").args(args).args(["--url", &url, "--uid", uid, "--gid", uid]))
+        run(ours(&["workload"]).args(args).args(["--url", &url, "--uid", uid, "--gid", uid]))
     };
     let table = load("1000", &["ior", "-n", "4", "-t", "256KiB", "-b", "2MiB", "--random", "--fsync"]);
     assert!(table.contains("MiB/sec"), "{table}");
@@ -368,10 +361,9 @@ fn an_export_is_served_configured_checked_and_loaded() {
         ["isolation", "-n", "2", "--file", "1MiB", "--think", "1ms", "--time", "500ms", "--large-uid", "1002"];
     let table = load("1001", &[&isolation[..], &["--large-processes", "2", "--large-file", "4MiB"]].concat());
     assert!(table.contains("kept"), "{table}");
-    let refused = output(Command::new(vpfs()).args(["workload", "ior", "--datafiles", "2", "--url", &url]));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("--datafiles: is for OrangeFS only"));
-    proxy.signal("TERM");
-    assert!(proxy.wait().success(), "{}", proxy.log());
+    let refused = output(ours(&["workload", "ior", "--datafiles", "2", "--url", &url]));
+    assert!(stderr(&refused).contains("--datafiles: is for OrangeFS only"));
+    proxy.terminate();
     // Written and read once, and nothing else is data.
     let log = proxy.log();
     let served = log.lines().find(|line| line.contains("served app=uid:1000 ")).unwrap_or_else(|| panic!("{log}"));

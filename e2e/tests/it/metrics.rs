@@ -1,16 +1,16 @@
 //! What proxies measure, read as Prometheus and administrators do, against what a client measured.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use vpfs_e2e::requirements::are_present;
-use vpfs_e2e::{Daemon, Successor, await_some, cells, free_ports, get, output, run, vpfs};
+use vpfs_e2e::{Daemon, await_some, cells, free_ports, get, ours, output, run, stderr, stdout, write_file};
 
 const TOKEN: &str = "f00d";
 const KEY: &str = "0123456789abcdef";
@@ -36,8 +36,8 @@ impl Site {
         let dir = tempfile::tempdir().expect("a directory");
         let port = free_ports(5 * Self::SERVERS);
         let servers = Daemon::serve(dir.path(), port..port + Self::SERVERS, &[]);
-        std::fs::write(dir.path().join("token"), format!("{TOKEN}\n")).expect("a file");
-        std::fs::write(dir.path().join("key"), format!("{KEY}\n")).expect("a file");
+        write_file(dir.path().join("token"), format!("{TOKEN}\n"));
+        write_file(dir.path().join("key"), format!("{KEY}\n"));
         write_key(&dir.path().join("peers.key"), "0");
         let mut site = Self { dir, security, _servers: servers, proxies: Vec::new(), port };
         site.proxies = (1..=Self::SERVERS).map(|server| site.proxy(server)).collect();
@@ -80,9 +80,9 @@ impl Site {
         if server == 2 {
             text += "token = \"token\"\n";
         }
-        std::fs::write(self.file(server), text).expect("a file");
-        let mut command = Command::new(vpfs());
-        command.args(["proxy", "--server", &format!("s{server}"), "--config"]).arg(self.file(server));
+        write_file(self.file(server), text);
+        let mut command = ours(&["proxy", "--server", &format!("s{server}"), "--config"]);
+        command.arg(self.file(server));
         let mut proxy = Daemon::start(self.dir.path(), &format!("s{server}"), &mut command);
         proxy.await_log("serving metrics");
         proxy
@@ -92,8 +92,8 @@ impl Site {
     fn load(&self) -> BTreeMap<&'static str, f64> {
         let report = self.dir.path().join("ior.json");
         let url = format!("tcp://127.0.0.1:{}/pfs", self.port + Self::SERVERS);
-        let mut ior = Command::new(vpfs());
-        ior.args(["workload", "ior", "--processes", "4", "--transfer", "192KiB", "--block", "1536KiB", "--url", &url]);
+        let mut ior =
+            ours(&["workload", "ior", "--processes", "4", "--transfer", "192KiB", "--block", "1536KiB", "--url", &url]);
         run(ior.arg("--json").arg(&report));
         let report: Value = serde_json::from_slice(&std::fs::read(report).expect("a report")).expect("JSON");
         let phases = report["repetitions"][0]["phases"].as_array().expect("phases");
@@ -141,7 +141,7 @@ fn await_equal<T: PartialEq + std::fmt::Debug>(expected: &T, found: impl Fn() ->
 
 /// A key for `[peers]` of this digit.
 fn write_key(path: &Path, digit: &str) {
-    std::fs::write(path, digit.repeat(64)).expect("a file");
+    write_file(path, digit.repeat(64));
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).expect("its owner's");
 }
 
@@ -156,18 +156,14 @@ fn counters_are_what_clients_measured_across_a_reload_and_an_upgrade() {
     // A client may have its answer a moment before the proxy has counted it.
     await_equal(&measured, || site.data());
     let file = std::fs::read_to_string(site.file(1)).expect("a file") + "[log]\nlevel = \"debug\"\n";
-    std::fs::write(site.file(1), file).expect("a file");
+    write_file(site.file(1), file);
     site.proxies[0].signal("HUP");
     site.proxies[0].await_log("reloaded");
     assert_eq!(site.data(), measured, "a reload forgets nothing");
     let before = site.scrape(1);
     let started = |text: &str| value(text, "process_start_time_seconds", "");
     assert_eq!(started(&before), started(&site.scrape(1)), "it is the same as long as the process lives");
-    let mut successor = Successor::default();
-    site.proxies[0].signal("USR2");
-    site.proxies[0].await_log("connections are handed over");
-    successor.follow(&site.proxies[0].log());
-    assert!(site.proxies[0].wait().success(), "{}", site.proxies[0].log());
+    let _successor = site.proxies[0].upgrade();
     // By the log of both.
     await_equal(&2, || site.proxies[0].log().matches("serving metrics").count());
     let text = site.scrape(1);
@@ -179,7 +175,7 @@ fn counters_are_what_clients_measured_across_a_reload_and_an_upgrade() {
     let sums = more.iter().map(|(op, bytes)| (*op, bytes + there[op])).collect();
     await_equal(&sums, || site.data());
     // The socket is the successor's as well.
-    let peers = run(Command::new(vpfs()).args(["peers", "--json", "--config"]).arg(site.file(1)));
+    let peers = run(ours(&["peers", "--json", "--config"]).arg(site.file(1)));
     let peers: Value = serde_json::from_str(&peers).expect("JSON");
     assert_eq!((&peers[0]["servers"][0], &peers[1]["servers"][0]), (&"s1".into(), &"s2".into()));
 }
@@ -187,11 +183,8 @@ fn counters_are_what_clients_measured_across_a_reload_and_an_upgrade() {
 #[test]
 fn top_shows_what_goes_on() {
     let site = Site::start();
-    let top = |args: &[&str]| {
-        let mut command = Command::new(vpfs());
-        command.args(["top", "--once", "--interval", "1"]).args(args).arg("--config").arg(site.file(1));
-        run(&mut command)
-    };
+    let top =
+        |args: &[&str]| run(ours(&["top", "--once", "--interval", "1"]).args(args).arg("--config").arg(site.file(1)));
     let busy = std::sync::atomic::AtomicBool::new(true);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -204,15 +197,11 @@ fn top_shows_what_goes_on() {
             let apps = shown["apps"].as_array().expect("a list");
             apps.iter().find(|app| app["app"] == "climate").expect("the application").clone()
         };
-        let start = Instant::now();
         // An interval may lie between two loads.
-        let shown = loop {
+        let shown = await_some(Duration::from_secs(30), || {
             let shown = climate(&top(&["--json"]));
-            if shown["requests_per_second"].as_f64() > Some(0.0) {
-                break shown;
-            }
-            assert!(start.elapsed() < Duration::from_secs(30), "{shown}");
-        };
+            if shown["requests_per_second"].as_f64() > Some(0.0) { Ok(shown) } else { Err(shown.to_string()) }
+        });
         let number = |name: &str| shown[name].as_f64().unwrap_or_else(|| panic!("{name} of {shown}"));
         assert!(number("used") > 0.0 && number("entitled") == 1.0, "alone, it is entitled to all: {shown}");
         assert!(number("storage_seconds") > 0.0 && number("bytes_per_second") > 0.0, "{shown}");
@@ -261,7 +250,7 @@ fn prometheus_scrapes_two_proxies_and_evaluates_the_rules() {
         dir.join("token"),
         site.metrics(2)
     );
-    std::fs::write(dir.join("prometheus.yml"), config).expect("a file");
+    write_file(dir.join("prometheus.yml"), config);
     let address = format!("127.0.0.1:{port}");
     let mut prometheus = Command::new("prometheus");
     prometheus.arg(format!("--config.file={}", dir.join("prometheus.yml").display()));
@@ -294,17 +283,17 @@ fn names_and_rules_follow_the_conventions() {
     site.load();
     let text = site.scrape(1);
     let file = site.dir.path().join("metrics.txt");
-    std::fs::write(&file, &text).expect("a file");
+    write_file(&file, &text);
     let metrics = std::fs::File::open(file).expect("a file");
     let mut check = Command::new("promtool");
     let checked = check.args(["check", "metrics"]).stdin(metrics).output().expect("promtool");
-    let complaints = String::from_utf8_lossy(&checked.stderr).into_owned();
+    let complaints = stderr(&checked);
     assert!(checked.status.success() && complaints.is_empty(), "{complaints}");
     run(Command::new("promtool").args(["check", "rules"]).arg(repository("packaging/prometheus/vpfs.rules.yml")));
     let tested = output(
         Command::new("promtool").args(["test", "rules"]).arg(repository("packaging/prometheus/vpfs.rules.test.yml")),
     );
-    assert!(tested.status.success(), "{}", String::from_utf8_lossy(&tested.stdout));
+    assert!(tested.status.success(), "{}", stdout(&tested));
 }
 
 /// A metric that was renamed would leave an empty panel, or an alert that never comes.
@@ -330,9 +319,8 @@ fn rules_and_dashboard_use_metrics_that_exist() {
 fn events_tell_what_happened() {
     let site = Site::start();
     let ask = |server: u16| {
-        let mut events = Command::new(vpfs());
-        events.args(["events", "--json", "--server", &format!("s{server}"), "--config"]).arg(site.file(server));
-        let lines = run(&mut events);
+        let events = ["events", "--json", "--server", &format!("s{server}"), "--config"];
+        let lines = run(ours(&events).arg(site.file(server)));
         let event = |line: &str| serde_json::from_str::<Value>(line).expect("JSON");
         lines.lines().map(event).collect::<Vec<Value>>()
     };
@@ -348,7 +336,7 @@ fn events_tell_what_happened() {
     let numbers: Vec<u64> = events.iter().map(|event| event["number"].as_u64().expect("a number")).collect();
     assert!(numbers.iter().copied().eq(0..numbers.len() as u64), "{numbers:?}");
     let text = std::fs::read_to_string(site.file(1)).expect("a file");
-    std::fs::write(site.file(1), format!("{text}[log]\nlevel = \"error\"\n")).expect("a file");
+    write_file(site.file(1), format!("{text}[log]\nlevel = \"error\"\n"));
     site.proxies[0].signal("HUP");
     await_equal(&true, || messages(&ask(1)).iter().any(|message| message == "reloaded"));
 }
@@ -357,9 +345,7 @@ fn events_tell_what_happened() {
 #[test]
 fn a_page_shows_what_goes_on() {
     let site = Site::start();
-    let mut web = Command::new(vpfs());
-    web.args(["web", "--config"]).arg(site.file(1));
-    let mut web = Daemon::start(site.dir.path(), "web", &mut web);
+    let mut web = Daemon::start(site.dir.path(), "web", ours(&["web", "--config"]).arg(site.file(1)));
     web.await_log("http://");
     let url = web.log().trim().to_owned();
     let (address, path) = url.strip_prefix("http://").and_then(|rest| rest.split_once('/')).expect("an address");
@@ -367,8 +353,7 @@ fn a_page_shows_what_goes_on() {
     assert_eq!((get(address, "/", "").0, get(address, "/0123/", "").0), (404, 404));
     let mut head = TcpStream::connect(address).expect("it listens");
     write!(head, "HEAD /{path}still HTTP/1.0\r\n\r\n").expect("a request");
-    let mut answer = String::new();
-    head.read_to_string(&mut answer).expect("an answer");
+    let answer = std::io::read_to_string(head).expect("an answer");
     assert!(answer.starts_with("HTTP/1.0 200") && answer.ends_with("\r\n\r\n"), "{answer}");
     let measured = site.load();
     let bytes: f64 = measured.values().sum();
@@ -386,9 +371,9 @@ fn a_page_shows_what_goes_on() {
     let expected = vec![format!("{:.1}", bytes / 1e6), requests.sum::<f64>().to_string()];
     await_equal(&Some(expected), || Some(cells(&page(), "The last hour", "climate")?[..2].to_vec()));
     if are_present("chromium", &["chromium"]) {
-        let mut browser = Command::new("chromium");
-        browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]).arg(format!("{url}still"));
-        let shown = run(&mut browser);
+        let shown = run(Command::new("chromium")
+            .args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"])
+            .arg(format!("{url}still")));
         for text in [">climate</td>", ">s1</td>", ">s2</td>", "ready", "The storage is "] {
             assert!(shown.contains(text), "no {text} in\n{shown}");
         }
@@ -413,11 +398,7 @@ fn a_proxy_serves_its_page_if_told() {
     let requests = || Some(cells(&page(), "The last hour", "climate")?[1].clone());
     await_equal(&shown(&site.scrape(1)), requests);
     assert!(page().contains(">s1</td>") && !page().contains("<h1>vpfs: s2"), "{}", page());
-    let mut successor = Successor::default();
-    site.proxies[0].signal("USR2");
-    site.proxies[0].await_log("connections are handed over");
-    successor.follow(&site.proxies[0].log());
-    assert!(site.proxies[0].wait().success(), "{}", site.proxies[0].log());
+    let _successor = site.proxies[0].upgrade();
     await_equal(&2, || site.proxies[0].log().matches("serving the page").count());
     await_equal(&true, || page().contains("took over"));
     std::fs::remove_file(site.dir.path().join("key")).expect("the file");
@@ -431,27 +412,27 @@ fn commands_ask_from_elsewhere_with_the_key() {
     site.load();
     let elsewhere = site.dir.path().join("elsewhere.toml");
     let text = std::fs::read_to_string(site.file(1)).expect("a file").replace("\"sockets\"", "\"nowhere\"");
-    std::fs::write(&elsewhere, &text).expect("a file");
-    let ask = |args: &[&str]| output(Command::new(vpfs()).args(args).arg("--config").arg(&elsewhere));
+    write_file(&elsewhere, &text);
+    let ask = |args: &[&str]| output(ours(args).arg("--config").arg(&elsewhere));
     assert!(!ask(&["events"]).status.success(), "there is no socket");
     let top = ask(&["top", "--once", "--json", "--interval", "1", "--remote"]);
     let top: Value = serde_json::from_slice(&top.stdout).unwrap_or_else(|_| panic!("{top:?}"));
     assert!(top["apps"].as_array().is_some_and(|apps| apps.iter().any(|app| app["app"] == "climate")), "{top}");
     for (args, count) in [(&["events", "--remote"][..], 2), (&["events", "--remote", "--server", "s2"], 1)] {
         let events = ask(args);
-        let events = String::from_utf8_lossy(&events.stdout).into_owned();
+        let events = stdout(&events);
         assert_eq!(events.matches(" ready ").count(), count, "{events}");
     }
     write_key(&site.dir.path().join("other.key"), "1");
     for (found, replacement) in [("shared_key = \"peers.key\"", "security = \"none\""), ("peers.key", "other.key")] {
-        std::fs::write(&elsewhere, text.replace(found, replacement)).expect("a file");
+        write_file(&elsewhere, text.replace(found, replacement));
         let refused = ask(&["events", "--remote"]);
         assert!(!refused.status.success() && refused.stdout.is_empty(), "{replacement}: {refused:?}");
     }
     // The port says nothing to those who do not speak TLS.
     let port = site.port + 2 * Site::SERVERS;
     let mut stranger = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
-    std::io::Write::write_all(&mut stranger, b"GET /v1/status HTTP/1.0\r\n\r\n").expect("sent");
+    stranger.write_all(b"GET /v1/status HTTP/1.0\r\n\r\n").expect("sent");
     let mut answer = Vec::new();
     // It may be reset.
     let _ = std::io::Read::read_to_end(&mut stranger, &mut answer);

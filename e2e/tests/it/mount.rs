@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use vpfs_e2e::{await_some, command, output, requirements, run, vpfs};
+use vpfs_e2e::{await_some, command, ours, output, requirements, run, stderr, stdout, vpfs, write_file};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -49,8 +49,8 @@ fn overlay() -> Option<Overlay> {
     for name in ["src", "src/out", "mnt", "disk", "flash", "traces"] {
         fs::create_dir(path.join(name)).expect("a directory");
     }
-    fs::write(path.join("regions.toml"), REGIONS).expect("a file");
-    fs::write(path.join("advice.json"), ADVICE).expect("a file");
+    write_file(path.join("regions.toml"), REGIONS);
+    write_file(path.join("advice.json"), ADVICE);
     let mut overlay = Overlay { folder, child: None };
     match overlay.try_mount(&["--regions", "regions.toml"]) {
         Ok(()) => overlay.unmount(),
@@ -61,6 +61,13 @@ fn overlay() -> Option<Overlay> {
         }
         Err(log) => panic!("{log}"),
     }
+    Some(overlay)
+}
+
+/// The same with a mount.
+fn mounted(args: &[&str]) -> Option<Overlay> {
+    let mut overlay = overlay()?;
+    overlay.mount(args);
     Some(overlay)
 }
 
@@ -124,13 +131,12 @@ impl Overlay {
     }
 
     fn check(&self, args: &[&str]) -> std::process::Output {
-        output(&mut self.command(&[&["layout", "check", "src", "--regions", "regions.toml"], args].concat()))
+        output(self.command(&[&["layout", "check", "src", "--regions", "regions.toml"], args].concat()))
     }
 
     /// What applications did, as `vpfs peers` shows it.
     fn applications(&self) -> String {
-        let seen = output(&mut self.command(&["peers", "--config", "vpfs.toml"]));
-        String::from_utf8_lossy(&seen.stdout).into_owned()
+        stdout(&output(self.command(&["peers", "--config", "vpfs.toml"])))
     }
 }
 
@@ -151,8 +157,7 @@ fn count(directory: &Path) -> usize {
 
 #[test]
 fn a_file_of_regions_looks_like_any_file() {
-    let Some(mut overlay) = overlay() else { return };
-    overlay.mount(&["--regions", "regions.toml"]);
+    let Some(mut overlay) = mounted(&["--regions", "regions.toml"]) else { return };
     let (file, renamed) = (overlay.path("mnt/out/a"), overlay.path("mnt/b"));
     let bytes: Vec<u8> = (0..300_000_u32).map(|number| (number / 7 % 251).to_le_bytes()[0]).collect();
     fs::write(&file, &bytes).expect("it is written");
@@ -188,34 +193,33 @@ fn a_file_of_regions_looks_like_any_file() {
 fn files_become_plain_and_get_regions_again() {
     let Some(mut overlay) = overlay() else { return };
     let bytes = vec![7; 250_000];
-    fs::write(overlay.path("src/out/old"), &bytes).expect("a file");
+    write_file(overlay.path("src/out/old"), &bytes);
     overlay.mount(&["--regions", "regions.toml"]);
     let old = overlay.path("mnt/out/old");
-    run(&mut overlay.command(&["layout", "copy", "mnt/out/old", "mnt/out/new", "--replace"]));
+    run(overlay.command(&["layout", "copy", "mnt/out/old", "mnt/out/new", "--replace"]));
     assert_eq!(fs::read(&old).expect("it is read"), bytes);
     assert_eq!(count(&overlay.path("flash")), 2, "the copy has regions");
     overlay.unmount();
     let join = ["layout", "join", "src/out/old", "--regions", "regions.toml"];
-    run(&mut overlay.command(&join));
+    run(overlay.command(&join));
     assert_eq!(fs::read(overlay.path("src/out/old")).expect("it is plain"), bytes);
     assert_eq!(count(&overlay.path("flash")), 0);
-    let again = output(&mut overlay.command(&join));
-    assert!(String::from_utf8_lossy(&again.stderr).contains("it has no regions"));
+    let again = output(overlay.command(&join));
+    assert!(stderr(&again).contains("it has no regions"));
 }
 
 /// Symptom it guards against: a class's file system was not mounted, and files had zeros where their regions should be.
 #[test]
 fn directories_that_are_not_those_of_the_classes_are_refused() {
-    let Some(mut overlay) = overlay() else { return };
-    overlay.mount(&["--regions", "regions.toml"]);
+    let Some(mut overlay) = mounted(&["--regions", "regions.toml"]) else { return };
     let bytes = vec![7; 250_000];
     fs::write(overlay.path("mnt/out/a"), &bytes).expect("it is written");
     overlay.unmount();
     let (disk, flash, away) = (overlay.path("disk"), overlay.path("flash"), overlay.path("away"));
     let mut are_refused = |why: &str| {
         let join = ["layout", "join", "src/out/a", "--regions", "regions.toml"];
-        for refused in [overlay.check(&["--fix"]), output(&mut overlay.command(&join))] {
-            assert!(String::from_utf8_lossy(&refused.stderr).contains(why), "{refused:?}");
+        for refused in [overlay.check(&["--fix"]), output(overlay.command(&join))] {
+            assert!(stderr(&refused).contains(why), "{refused:?}");
         }
         let refused = overlay.try_mount(&["--regions", "regions.toml"]).expect_err("it is refused");
         assert!(refused.contains(why), "{refused}");
@@ -238,29 +242,27 @@ fn directories_that_are_not_those_of_the_classes_are_refused() {
 /// The directory of a file may be its user's, who knows what a copy is called until it is complete.
 #[test]
 fn joining_follows_no_link() {
-    let Some(mut overlay) = overlay() else { return };
-    overlay.mount(&["--regions", "regions.toml"]);
+    let Some(mut overlay) = mounted(&["--regions", "regions.toml"]) else { return };
     fs::write(overlay.path("mnt/out/a"), "bytes").expect("it is written");
     overlay.unmount();
     let map = fs::read_to_string(overlay.path("src/out/a")).expect("a map");
     let id = map.lines().find_map(|line| line.strip_prefix("id ")).expect("an id");
-    fs::write(overlay.path("victim"), "of somebody else").expect("a file");
+    write_file(overlay.path("victim"), "of somebody else");
     symlink(overlay.path("victim"), overlay.path("src/out").join(format!(".vpfs-new-{id}"))).expect("a link");
-    let join = output(&mut overlay.command(&["layout", "join", "src/out/a", "--regions", "regions.toml"]));
-    assert!(String::from_utf8_lossy(&join.stderr).contains("File exists"), "{join:?}");
+    let join = output(overlay.command(&["layout", "join", "src/out/a", "--regions", "regions.toml"]));
+    assert!(stderr(&join).contains("File exists"), "{join:?}");
     assert_eq!(fs::read_to_string(overlay.path("victim")).expect("it is there"), "of somebody else");
 }
 
 #[test]
 fn another_user_has_no_more_rights_than_without_the_mount() {
-    let Some(mut overlay) = overlay() else { return };
-    overlay.mount(&["--regions", "regions.toml"]);
+    let Some(mut overlay) = mounted(&["--regions", "regions.toml"]) else { return };
     let as_nobody = |script: &str| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--groups=65534,4242", "sh", "-c", script]);
         output(command.current_dir(overlay.path("mnt")))
     };
-    fs::write(overlay.path("mnt/secret"), "s").expect("a file");
+    write_file(overlay.path("mnt/secret"), "s");
     fs::set_permissions(overlay.path("mnt/secret"), fs::Permissions::from_mode(0o600)).expect("ours");
     fs::set_permissions(overlay.path("mnt/out"), fs::Permissions::from_mode(0o777)).expect("ours");
     fs::create_dir(overlay.path("src/group")).expect("a directory");
@@ -286,15 +288,14 @@ fn another_user_has_no_more_rights_than_without_the_mount() {
             .any(|file| file.metadata().is_ok_and(|file| (file.uid(), file.mode() & 0o777) == (65534, 0o600)))
     );
     let map = fs::read_to_string(overlay.path("src/out/new")).expect("a map");
-    fs::write(overlay.path("src/forged"), map).expect("a file");
+    write_file(overlay.path("src/forged"), map);
     assert!(fs::read_to_string(overlay.path("mnt/forged")).expect("text").starts_with("vpfs region map"));
     overlay.unmount();
 }
 
 #[test]
 fn check_tells_what_is_wrong_and_mends_what_can_be() {
-    let Some(mut overlay) = overlay() else { return };
-    overlay.mount(&["--regions", "regions.toml"]);
+    let Some(mut overlay) = mounted(&["--regions", "regions.toml"]) else { return };
     for name in ["kept", "gone", "broken", "foreign"] {
         fs::write(overlay.path("mnt/out").join(name), vec![1; 150_000]).expect("it is written");
     }
@@ -306,9 +307,9 @@ fn check_tells_what_is_wrong_and_mends_what_can_be() {
     fs::remove_file(source.join("gone")).expect("it is deleted");
     fs::write(source.join("broken"), "vpfs region map 1\nid 0\n").expect("it is damaged");
     std::os::unix::fs::chown(source.join("foreign"), Some(65534), None).expect("root");
-    fs::write(source.join(".vpfs-new-0"), "vpfs reg").expect("a file");
+    write_file(source.join(".vpfs-new-0"), "vpfs reg");
     let found = overlay.check(&[]);
-    let text = String::from_utf8_lossy(&found.stdout).into_owned();
+    let text = stdout(&found);
     // Both files of regions of "gone" and of "broken" lie in two directories: three region files each.
     for (part, times) in [
         ("have the same regions", 1),
@@ -322,7 +323,7 @@ fn check_tells_what_is_wrong_and_mends_what_can_be() {
     assert_eq!(found.status.code(), Some(1));
     // What is left of "gone" could be that of "broken": nothing is removed while a map cannot be read.
     let fixed = overlay.check(&["--fix"]);
-    assert!(String::from_utf8_lossy(&fixed.stderr).contains("8 findings must be fixed by hand"), "{fixed:?}");
+    assert!(stderr(&fixed).contains("8 findings must be fixed by hand"), "{fixed:?}");
     assert_eq!(count(&overlay.path("disk")), 4);
     overlay.mount(&["--regions", "regions.toml"]);
     assert_eq!(fs::read(overlay.path("mnt/out/link")).expect("it is read"), vec![1; 150_000]);
@@ -335,8 +336,7 @@ fn check_tells_what_is_wrong_and_mends_what_can_be() {
 
 #[test]
 fn a_mount_ends_when_the_last_file_is_closed() {
-    let Some(mut overlay) = overlay() else { return };
-    overlay.mount(&["--regions", "regions.toml"]);
+    let Some(mut overlay) = mounted(&["--regions", "regions.toml"]) else { return };
     let file = File::create(overlay.path("mnt/out/open")).expect("a file");
     overlay.signal("-TERM");
     let mounted = overlay.path("mnt/out");
@@ -347,7 +347,7 @@ fn a_mount_ends_when_the_last_file_is_closed() {
     drop(file);
     overlay.end();
     assert!(overlay.check(&[]).status.success());
-    let twice = Command::new(vpfs()).args(["mount", "src", "src/out"]).current_dir(overlay.folder.path()).output();
+    let twice = ours(&["mount", "src", "src/out"]).current_dir(overlay.folder.path()).output();
     assert_eq!(twice.expect("it ends").status.code(), Some(2), "not in itself");
 }
 
@@ -357,7 +357,7 @@ fn hostile_trees_stay_where_they_are() {
     let source = overlay.path("src");
     symlink("/etc/passwd", source.join("out/link")).expect("a link");
     symlink("../../..", source.join("up")).expect("a link");
-    fs::write(source.join("a\n\x1b[2Jb"), "text").expect("a file");
+    write_file(source.join("a\n\x1b[2Jb"), "text");
     run(Command::new("mkfifo").arg(source.join("fifo")));
     overlay.mount(&["--regions", "regions.toml"]);
     let mounted = overlay.path("mnt");
@@ -367,7 +367,7 @@ fn hostile_trees_stay_where_they_are() {
     let forbidden = File::create(mounted.join(".vpfs-new-0")).expect_err("this name is ours");
     assert_eq!(forbidden.kind(), std::io::ErrorKind::PermissionDenied);
     // The name is replaced, not what the link points to.
-    fs::write(mounted.join("out/new"), "x").expect("a file");
+    write_file(mounted.join("out/new"), "x");
     fs::rename(mounted.join("out/new"), mounted.join("out/link")).expect("it is renamed");
     assert!(fs::symlink_metadata(source.join("out/link")).expect("a file").is_file());
     overlay.unmount();
@@ -375,8 +375,7 @@ fn hostile_trees_stay_where_they_are() {
 
 #[test]
 fn what_is_recorded_can_be_advised_on_and_simulated() {
-    let Some(mut overlay) = overlay() else { return };
-    overlay.mount(&["--trace", "traces"]);
+    let Some(mut overlay) = mounted(&["--trace", "traces"]) else { return };
     let file = File::create(overlay.path("mnt/data")).expect("a file");
     for number in 0..8 {
         file.write_all_at(&vec![1; 512 << 10], number * (512 << 10)).expect("it is written");
@@ -387,16 +386,16 @@ fn what_is_recorded_can_be_advised_on_and_simulated() {
     let trace = fs::read_dir(overlay.path("traces")).expect("a directory").next().expect("a trace").expect("a file");
     let text = fs::read_to_string(trace.path()).expect("a trace");
     assert_eq!(text.matches(",w,").count(), 8, "as the program asked: {text}");
-    fs::write(overlay.path("classes.toml"), CLASSES).expect("a file");
+    write_file(overlay.path("classes.toml"), CLASSES);
     let trace = trace.path().display().to_string();
-    let advice = run(&mut overlay.command(&["layout", "advise", &trace, "--servers", "classes.toml"]));
+    let advice = run(overlay.command(&["layout", "advise", &trace, "--servers", "classes.toml"]));
     assert!(advice.contains("mnt/data"), "{advice}");
     // The same program in the simulator.
     let replay = format!("[[app]]\nname = \"recorded\"\nreplay = {{ log = \"{trace}\" }}\n");
     let cluster =
         "servers = [{ count = 4, device = \"hdd\" }]\n[[policy]]\nname = \"fifo\"\nscheduler = { policy = \"fifo\" }\n";
-    fs::write(overlay.path("replay.toml"), cluster.to_owned() + &replay).expect("a file");
-    let results = run(&mut overlay.command(&["sim", "replay.toml", "-q", "--json", "-"]));
+    write_file(overlay.path("replay.toml"), cluster.to_owned() + &replay);
+    let results = run(overlay.command(&["sim", "replay.toml", "-q", "--json", "-"]));
     let results: serde_json::Value = serde_json::from_str(&results).expect("valid JSON");
     let bytes = |key: &str| results["results"][0]["apps"][0][key].as_u64();
     assert_eq!((bytes("written_bytes"), bytes("read_bytes")), (Some(4 << 20), Some(4 << 20)), "{text}");
@@ -450,7 +449,7 @@ fn killed_daemons_lose_nothing_that_was_synced() {
         let checked = overlay.check(&["--fix"]);
         assert!(checked.status.success(), "round {round}: {checked:?}");
         let clean = overlay.check(&[]);
-        assert!(String::from_utf8_lossy(&clean.stdout).contains(" 0 findings"), "round {round}: {clean:?}");
+        assert!(stdout(&clean).contains(" 0 findings"), "round {round}: {clean:?}");
         for entry in fs::read_dir(overlay.path("src/out")).expect("a directory").flatten() {
             fs::remove_file(entry.path()).expect("it is removed");
         }
@@ -534,11 +533,16 @@ impl Shown {
     }
 }
 
-/// Runs a line of a shell as a user without groups.
-fn as_user(directory: &Path, line: &str) -> Output {
+/// A program as a user without groups.
+fn by_user(id: u32, program: &Path) -> Command {
     let mut command = Command::new("setpriv");
-    command.args(["--reuid=2002", "--regid=2002", "--clear-groups", "sh", "-c", line]);
-    output(command.current_dir(directory))
+    command.args([format!("--reuid={id}"), format!("--regid={id}"), "--clear-groups".to_owned()]).arg(program);
+    command
+}
+
+/// Runs a line of a shell as user 2002.
+fn as_user(directory: &Path, line: &str) -> Output {
+    output(by_user(2002, Path::new("sh")).args(["-c", line]).current_dir(directory))
 }
 
 /// A directory that everybody may write to.
@@ -562,8 +566,8 @@ fn files_with_one_inode_number_stay_two_files() {
     let Some(mut overlay) = overlay() else { return };
     let branches = ["one", "two"].map(|name| overlay.path(name));
     let _memory = branches.each_ref().map(|branch| Shown::memory(branch));
-    fs::write(branches[0].join("a"), "of a").expect("a file");
-    fs::write(branches[1].join("b"), "of b").expect("a file");
+    write_file(branches[0].join("a"), "of a");
+    write_file(branches[1].join("b"), "of b");
     let options = ["-o", "use_ino,inodecalc=passthrough"];
     let Some(_source) = Shown::at_source(&overlay, "mergerfs", &options, &branches) else { return };
     let source = overlay.path("src");
@@ -620,33 +624,22 @@ fn a_user_gets_no_more_space_than_without_the_mount() {
     let Some(_source) = Shown::limited(&overlay) else { return };
     open_directory(&overlay.path("src/out"));
     let regions = REGIONS.replace("directory = \"", "directory = \"src/");
-    fs::write(overlay.path("regions.toml"), regions).expect("a file");
+    write_file(overlay.path("regions.toml"), regions);
     ["src/disk", "src/flash"].iter().for_each(|name| fs::create_dir(overlay.path(name)).expect("a directory"));
-    let fill = |directory: &str, line: &str| {
-        let directory = overlay.path(directory);
+    let fill = |directory: PathBuf, line: &str| {
         let filled = as_user(&directory, line);
-        assert!(!filled.status.success(), "{filled:?}");
-        let blocks = fs::metadata(directory.join("new")).expect("it exists").blocks();
-        fs::remove_file(directory.join("new")).expect("it is removed");
-        blocks * 512
+        let blocks = fs::metadata(directory.join("new")).map_or(0, |file| file.blocks());
+        let _ = fs::remove_file(directory.join("new"));
+        (filled.status.success(), blocks * 512)
     };
     let write = "exec head -c 60M /dev/zero > new";
-    let most = fill("src/out", write);
-    assert!(most < 40 << 20, "{most} bytes: the source is what this test needs");
+    let (has_all, most) = fill(overlay.path("src/out"), write);
+    assert!(!has_all && (1..40 << 20).contains(&most), "{most} bytes: the source is what this test needs");
     // The kernel writes by itself, we write, and there are regions.
     for args in [&[][..], &["--trace", "traces"], &["--regions", "regions.toml"]] {
         overlay.mount(args);
-        let fill = |line: &str| {
-            let directory = overlay.path("mnt/out");
-            let filled = as_user(&directory, line);
-            let blocks = fs::metadata(directory.join("new")).map_or(0, |file| file.blocks());
-            let _ = fs::remove_file(directory.join("new"));
-            (filled.status.success(), blocks * 512)
-        };
-        let (is_full, got) = fill(write);
-        assert!(!is_full && got <= most + (1 << 20), "{args:?}: {got} bytes instead of {most}");
-        for line in ["exec fallocate -l 40M new", "exec dd if=/dev/zero of=new bs=1M count=60 oflag=direct"] {
-            let (has_all, got) = fill(line);
+        for line in [write, "exec fallocate -l 40M new", "exec dd if=/dev/zero of=new bs=1M count=60 oflag=direct"] {
+            let (has_all, got) = fill(overlay.path("mnt/out"), line);
             assert!(!has_all && got <= most + (1 << 20), "{args:?}: {line}: {got} bytes instead of {most}");
         }
         overlay.unmount();
@@ -681,12 +674,8 @@ fn users_reach_what_root_does_not() {
     overlay.try_start(command).unwrap_or_else(|log| panic!("{log}"));
     let done = as_user(&overlay.path("mnt/out"), own);
     assert!(done.status.success(), "{done:?}");
-    assert!(String::from_utf8_lossy(&done.stdout).ends_with("a\nb\n"), "{done:?}");
-    let others = output(
-        Command::new("setpriv")
-            .args(["--reuid=2003", "--regid=2003", "--clear-groups", "ls", "own"])
-            .current_dir(overlay.path("mnt/out")),
-    );
+    assert!(stdout(&done).ends_with("a\nb\n"), "{done:?}");
+    let others = output(by_user(2003, Path::new("ls")).arg("own").current_dir(overlay.path("mnt/out")));
     assert!(!others.status.success(), "{others:?}");
     overlay.unmount();
 }
@@ -694,8 +683,7 @@ fn users_reach_what_root_does_not() {
 /// Writes through a daemon with CAP_SYS_RESOURCE know no quota.
 #[test]
 fn a_mount_has_only_the_capabilities_that_it_needs() {
-    let Some(mut overlay) = overlay() else { return };
-    overlay.mount(&[]);
+    let Some(mut overlay) = mounted(&[]) else { return };
     let tasks = format!("/proc/{}/task", overlay.child.as_ref().expect("it runs").id());
     for task in fs::read_dir(tasks).expect("its threads") {
         let status = fs::read_to_string(task.expect("a thread").path().join("status")).expect("a status");
@@ -731,13 +719,13 @@ fn a_file_that_a_user_changes_loses_set_ids() {
         \x20   assert os.stat('f').st_mode & 0o6000 == 0o6000\n\
         \x20   change()\n\
         \x20   print(oct(os.stat('f').st_mode & 0o7777))\n";
-    fs::write(overlay.path("change.py"), program).expect("a file");
+    write_file(overlay.path("change.py"), program);
     for args in [&[][..], &["--trace", "traces"], &["--regions", "regions.toml"]] {
         overlay.mount(args);
         for directory in ["mnt/plain", "mnt/out"] {
             let line = "python3 ../../change.py && rm f g";
             let changed = as_user(&overlay.path(directory), line);
-            assert_eq!(String::from_utf8_lossy(&changed.stdout), "0o777\n".repeat(5), "{args:?}: {changed:?}");
+            assert_eq!(stdout(&changed), "0o777\n".repeat(5), "{args:?}: {changed:?}");
         }
         overlay.unmount();
     }
@@ -747,12 +735,11 @@ fn a_file_that_a_user_changes_loses_set_ids() {
 /// tell such a path, for which rules were asked.
 #[test]
 fn paths_are_as_long_as_without_regions() {
-    let Some(mut overlay) = overlay() else { return };
-    overlay.mount(&["--regions", "regions.toml"]);
+    let Some(mut overlay) = mounted(&["--regions", "regions.toml"]) else { return };
     let name = "d".repeat(250);
     let line = format!("for i in $(seq 20); do mkdir {name}; cd -P {name}; done; echo text > new; cat new");
     let made = output(Command::new("sh").args(["-ec", &line]).current_dir(overlay.path("mnt/out")));
-    assert_eq!(String::from_utf8_lossy(&made.stdout), "text\n", "{made:?}");
+    assert_eq!(stdout(&made), "text\n", "{made:?}");
     overlay.unmount();
 }
 
@@ -764,7 +751,7 @@ fn a_mount_without_proc_is_refused() {
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", line]).arg(vpfs()).current_dir(overlay.folder.path());
     let refused = output(&mut command);
-    let text = String::from_utf8_lossy(&refused.stderr);
+    let text = stderr(&refused);
     assert!(text.contains("/proc does not show the open files of this process"), "{refused:?}");
     assert_eq!(refused.status.code(), Some(1));
 }
@@ -803,33 +790,31 @@ burst = "1B"
 #[test]
 fn waiting_requests_block_no_others() {
     let Some(mut overlay) = overlay() else { return };
-    fs::write(overlay.path("vpfs.toml"), SHARES).expect("a file");
-    let slow = for_all_users(&overlay, "src/slow");
-    let checked = output(&mut overlay.command(&["proxy", "--config", "vpfs.toml", "--check", "--connect"]));
-    assert!(String::from_utf8_lossy(&checked.stdout).contains("valid: 1 mount,"), "{checked:?}");
+    write_file(overlay.path("vpfs.toml"), SHARES);
+    let slow = overlay.path("src/slow");
+    open_directory(&slow);
+    let checked = output(overlay.command(&["proxy", "--config", "vpfs.toml", "--check", "--connect"]));
+    assert!(stdout(&checked).contains("valid: 1 mount,"), "{checked:?}");
     assert!(checked.status.success());
     overlay.mount(&["--config", "vpfs.toml"]);
     // More requests than there are threads, or places in the kernel's queue.
     let script = "for i in $(seq 700); do head -c 9000 /dev/zero > slow/$i & done; wait";
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid=2002", "--regid=2002", "--clear-groups", "sh", "-c", script]);
-    let mut held = command.current_dir(overlay.path("mnt")).spawn().expect("setpriv");
+    let mut held = by_user(2002, Path::new("sh"));
+    let mut held = held.args(["-c", script]).current_dir(overlay.path("mnt")).spawn().expect("setpriv");
     await_some(PATIENCE, || match overlay.applications() {
         text if text.contains("slow") => Ok(()),
         text => Err(text),
     });
     fs::write(overlay.path("mnt/out/a"), vec![1; 300_000]).expect("it is written");
     run(Command::new("dd").args(["if=/dev/zero", "of=b", "bs=1000", "count=1"]).current_dir(overlay.path("mnt")));
-    let program = vpfs().display().to_string();
-    let own = ["--reuid=2003", "--regid=2003", "--clear-groups", &program, "run", "--weight", "4", "--", "cat", "b"];
-    run(Command::new("setpriv").args(own).current_dir(overlay.path("mnt")));
+    run(by_user(2003, &vpfs()).args(["run", "--weight", "4", "--", "cat", "b"]).current_dir(overlay.path("mnt")));
     assert!(matches!(held.try_wait(), Ok(None)), "it waits");
     let seen = overlay.applications();
     for app in ["file ", "program ", "uid:0 ", "uid:2003/weight:4 "] {
         assert!(seen.lines().any(|line| line.trim_start().starts_with(app)), "{app}: {seen}");
     }
     // Nothing is lost: it goes on when it may, also where its application is gone.
-    fs::write(overlay.path("vpfs.toml"), SHARES.replace(SLOW, "")).expect("a file");
+    write_file(overlay.path("vpfs.toml"), SHARES.replace(SLOW, ""));
     overlay.signal("-HUP");
     assert!(held.wait().expect("it ends").success());
     assert_eq!(count(&slow), 700);
@@ -857,8 +842,9 @@ burst = "1B"
 #[test]
 fn waiting_programs_can_be_killed() {
     let Some(mut overlay) = overlay() else { return };
-    let open = for_all_users(&overlay, "src/open");
-    fs::write(open.join("old"), vec![1; 100_000]).expect("a file");
+    let open = overlay.path("src/open");
+    open_directory(&open);
+    write_file(open.join("old"), vec![1; 100_000]);
     for (operations, script) in [
         // Many at one file, too: the kernel lets one after the other.
         ("write", "exec head -c 900000 /dev/zero > $1"),
@@ -867,12 +853,12 @@ fn waiting_programs_can_be_killed() {
         ("read", "exec cat old"),
         ("metadata", "exec mkdir $1"),
     ] {
-        fs::write(overlay.path("vpfs.toml"), HELD.replace("OPERATIONS", operations)).expect("a file");
+        write_file(overlay.path("vpfs.toml"), HELD.replace("OPERATIONS", operations));
         overlay.mount(&["--config", "vpfs.toml"]);
         let start = |number: i32| {
-            let mut command = Command::new("setpriv");
-            command.args(["--reuid=2002", "--regid=2002", "--clear-groups", "sh", "-c", script, "sh"]);
-            let command = command.arg(format!("{operations}{number}")).current_dir(overlay.path("mnt/open"));
+            let mut command = by_user(2002, Path::new("sh"));
+            let name = format!("{operations}{number}");
+            let command = command.args(["-c", script, "sh", &name]).current_dir(overlay.path("mnt/open"));
             command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("setpriv")
         };
         let mut programs: Vec<_> = (0..40).map(start).collect();
@@ -893,14 +879,6 @@ fn waiting_programs_can_be_killed() {
         fs::write(overlay.path("mnt/open/others"), "go on").expect("it is written");
         overlay.unmount();
     }
-}
-
-/// A new directory in which all users may write.
-fn for_all_users(overlay: &Overlay, path: &str) -> PathBuf {
-    let directory = overlay.path(path);
-    fs::create_dir(&directory).expect("a directory");
-    fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).expect("ours");
-    directory
 }
 
 /// Which program a process executes, and its state as `ps` shows it: a process that waits for the kernel is in S until

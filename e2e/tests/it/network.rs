@@ -1,8 +1,8 @@
 //! Several proxies on hosts of their own, as network namespaces on one bridge, or on loopback: faults of proxies and of
 //! the links between them while two applications read and write, and clients that are redirected.
 //!
-//! An application that does not use what is broken notices nothing, all bytes are right, and shares are local until they
-//! are those of the sum again. Needs root, `ip` and `nft`; without them a test is skipped, and says so.
+//! An application that does not use what is broken notices nothing, all bytes are right, and shares are local until
+//! they are those of the sum again. Needs root, `ip` and `nft`; without them a test is skipped, and says so.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use vpfs_e2e::{Daemon, Hosts, await_some, free_ports, requirements, run, vpfs};
+use vpfs_e2e::{Daemon, Hosts, await_some, free_ports, ours, requirements, run, vpfs, write_file};
 
 /// How long is waited for what takes a moment.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -98,9 +98,9 @@ impl Cluster {
         let dir = tempfile::tempdir().expect("a directory");
         let network = hosts.map_or_else(|| Network::Loopback(free_ports(4 * Self::SERVERS)), Network::Hosts);
         let key = dir.path().join("peers.key");
-        std::fs::write(&key, "0123456789abcdef".repeat(4)).expect("a file");
+        write_file(&key, "0123456789abcdef".repeat(4));
         std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).expect("its mode");
-        std::fs::write(dir.path().join("vpfs.toml"), network.config()).expect("a file");
+        write_file(dir.path().join("vpfs.toml"), network.config());
         let mut serve = network.on(0);
         serve.args(["serve", "--device", "throttled-disk", "--listen", &network.address(End::Server, 1)]);
         let mut servers = Daemon::start(dir.path(), "servers", &mut serve);
@@ -394,7 +394,7 @@ const PROXIES: u16 = Hosts::COUNT;
 
 /// The servers with which the proxy of `server` is connected.
 fn reached(config: &Path, server: &str) -> Vec<String> {
-    let text = run(Command::new(vpfs()).args(["peers", "--json", "--server", server, "--config"]).arg(config));
+    let text = run(ours(&["peers", "--json", "--server", server, "--config"]).arg(config));
     let reports: Value = serde_json::from_str(&text).expect("JSON");
     let peers = reports[0]["peers"].as_array().expect("a list").iter();
     let connected = peers.filter(|peer| peer["connected"] == true).filter_map(|peer| peer["server"].as_str());
@@ -432,7 +432,7 @@ fn servers_own_config() -> String {
 
 /// What applications got through the proxy of the first server, in bytes of cost.
 fn served(config: &Path) -> u64 {
-    let text = run(Command::new(vpfs()).args(["peers", "--json", "--server", "s1", "--config"]).arg(config));
+    let text = run(ours(&["peers", "--json", "--server", "s1", "--config"]).arg(config));
     let reports: Value = serde_json::from_str(&text).expect("JSON");
     reports[0]["apps"].as_array().expect("a list").iter().filter_map(|app| app["here"].as_u64()).sum()
 }
@@ -442,13 +442,13 @@ fn clients_are_redirected_and_notice_nothing() {
     let Some(hosts) = Hosts::new().filter(|_| requirements::are_present("nft", &["nft"])) else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let (conf, cluster) = (dir.path().join("fs.conf"), dir.path().join("cluster"));
-    std::fs::write(&conf, servers_own_config()).expect("a file");
+    write_file(&conf, servers_own_config());
     let init = ["init", "--file-system", "pfs", "--redirect", "--from"];
-    run(Command::new(vpfs()).args(init).arg(&conf).arg("--output").arg(&cluster));
+    run(ours(&init).arg(&conf).arg("--output").arg(&cluster));
     let config = cluster.join("vpfs.toml");
     // `[peers]` is the last table. Sockets in /run could be those of another cluster.
     let text = std::fs::read_to_string(&config).expect("vpfs.toml") + "sockets = \"sockets\"\n";
-    std::fs::write(&config, text).expect("a file");
+    write_file(&config, text);
     let mut serve = hosts.on(0);
     let _servers =
         Daemon::start(dir.path(), "servers", serve.args(["serve", "--servers", "4", "--listen", "10.77.0.100:3334"]));

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use vpfs_e2e::requirements::are_present;
-use vpfs_e2e::{Daemon, Hosts, output, run, vpfs};
+use vpfs_e2e::{Daemon, Hosts, ours, output, run, write_file};
 
 const PROGRAMS: [&str; 6] = ["ganesha.nfsd", "rpcbind", "unshare", "nfs-ls", "nfs-cp", "nfs-cat"];
 
@@ -21,7 +21,7 @@ struct Site {
 impl Site {
     /// `None`, which is reported, if something is missing. `rest` is the end of the proxy's configuration.
     fn start(rest: &str) -> Option<Self> {
-        Self::with(0, |config| std::fs::write(config, format!("{}{rest}", Self::NETWORK)).expect("a file"))
+        Self::with(0, |config| write_file(config, format!("{}{rest}", Self::NETWORK)))
     }
 
     /// The same with a proxy on this host of the configuration that `configure` writes.
@@ -59,7 +59,7 @@ impl Site {
              EXPORT {{ Export_Id = 2; Path = \"{at}/scratch\"; Pseudo = \"/scratch\"; Protocols = 3, 4; Transports = TCP;\n\
              FSAL {{ Name = VFS; }} }}\n"
         );
-        std::fs::write(dir.join("ganesha.conf"), config).expect("a file");
+        write_file(dir.join("ganesha.conf"), config);
         std::fs::create_dir(dir.join("recovery")).expect("a directory");
         // The port mapper has its files in /run, and ends with the server.
         let script = format!(
@@ -93,7 +93,7 @@ impl Site {
     fn copy_from(&self, host: u16, name: &str, bytes: usize, url: &str) {
         let local = self.dir.path().join(name);
         let content: Vec<u8> = (0..bytes).map(|at| (at * 7 + at / 253).to_le_bytes()[0]).collect();
-        std::fs::write(&local, &content).expect("a file");
+        write_file(&local, &content);
         run(self.hosts.program(host, Path::new("nfs-cp")).arg(&local).arg(url));
         let copy = output(self.hosts.program(host, Path::new("nfs-cat")).arg(url));
         assert!(copy.status.success() && copy.stdout == content, "{name}");
@@ -160,7 +160,7 @@ fn a_proxy_at_an_address_of_its_own_is_mounted_without_options() {
     let addresses = ports.map(|(name, port)| format!("{name} = \"nfs://10.77.0.1:{port}\""));
     let listener = format!("[[listener]]\naddresses = {{ {} }}\n", addresses.join(", "));
     let config = ports.map(server).concat() + &listener;
-    let Some(mut site) = Site::with(1, |path| std::fs::write(path, &config).expect("a file")) else { return };
+    let Some(mut site) = Site::with(1, |path| write_file(path, &config)) else { return };
     let listing = run(site.hosts.program(2, Path::new("nfs-ls")).args(["-D", "nfs://10.77.0.1"]));
     assert!(listing.contains("nfs://10.77.0.1/vfs"), "{listing}");
     site.copy_from(2, "file", 3_000_000, "nfs://10.77.0.1/vfs/file");
@@ -173,8 +173,8 @@ fn clients_of_the_servers_address_are_redirected() {
         return;
     }
     let init = |config: &Path| {
-        let mut init = Command::new(vpfs());
-        init.args(["init", "--nfs", "10.77.0.100:/vfs", "--redirect", "--output"]).arg(config.with_file_name("init"));
+        let mut init = ours(&["init", "--nfs", "10.77.0.100:/vfs", "--redirect", "--output"]);
+        init.arg(config.with_file_name("init"));
         run(&mut init);
         std::fs::rename(config.with_file_name("init/vpfs.toml"), config).expect("it was written");
     };

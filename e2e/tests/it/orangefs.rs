@@ -9,8 +9,8 @@ use std::time::Duration;
 use serde_json::Value;
 use vpfs_e2e::requirements::are_present;
 use vpfs_e2e::{
-    Daemon, await_some, complaints, free_ports, get, output, proxy_config, requirements, run, run_until_it_succeeds,
-    vpfs,
+    Daemon, await_some, complaints, free_ports, get, ours, output, proxy_config, requirements, run,
+    run_until_it_succeeds, stderr, stdout, write_file,
 };
 
 const SERVERS: u16 = 4;
@@ -69,7 +69,7 @@ impl Cluster {
     fn stock() -> Self {
         Self::start(|dir, port| {
             let config = dir.join("servers.conf");
-            std::fs::write(&config, server_config(dir, port)).expect("a file");
+            write_file(&config, server_config(dir, port));
             (0..SERVERS).map(|i| start_server(dir, &config, i)).collect()
         })
     }
@@ -92,14 +92,13 @@ impl Cluster {
         let metrics = format!("127.0.0.1:{}", proxy_port + SERVERS);
         let rest = format!("[scheduler]\npolicy = \"sfq-d-plus\"\n[metrics]\nlisten = \"{metrics}\"\n");
         let text = proxy_config(SERVERS, server_port, proxy_port, &rest);
-        std::fs::write(&toml, text).expect("a file");
-        let mut proxy = Daemon::start(dir.path(), "proxy", Command::new(vpfs()).args(["proxy", "--config"]).arg(&toml));
+        write_file(&toml, text);
+        let mut proxy = Daemon::start(dir.path(), "proxy", ours(&["proxy", "--config"]).arg(&toml));
         for i in 0..SERVERS {
             proxy.await_port(proxy_port + i);
         }
         let tab = dir.path().join("tab");
-        std::fs::write(&tab, format!("tcp://127.0.0.1:{proxy_port}/pfs /mnt/pfs pvfs2 defaults,noauto 0 0\n"))
-            .expect("a file");
+        write_file(&tab, format!("tcp://127.0.0.1:{proxy_port}/pfs /mnt/pfs pvfs2 defaults,noauto 0 0\n"));
         Self { dir, _servers: servers, proxy, proxy_port, metrics, tab }
     }
 
@@ -195,7 +194,7 @@ fn exercise(mut cluster: Cluster) {
     cluster.tool("pvfs2-touch", &["/mnt/pfs/dir/touched"]);
     for (name, len) in [("small", 100), ("odd", 1_234_567), ("large", 32 << 20)] {
         let data = pattern(len);
-        std::fs::write(cluster.file(name), &data).expect("a file");
+        write_file(cluster.file(name), &data);
         let remote = format!("/mnt/pfs/dir/{name}");
         cluster.tool("pvfs2-cp", &[name, &remote]);
         cluster.tool("pvfs2-cp", &[&remote, &format!("{name}.back")]);
@@ -213,8 +212,7 @@ fn exercise(mut cluster: Cluster) {
     cluster.tool("pvfs2-statfs", &["-m", "/mnt/pfs"]);
     let log = cluster.proxy.log();
     assert!(complaints(&log).is_empty(), "the proxies complained:\n{log}");
-    cluster.proxy.signal("TERM");
-    assert!(cluster.proxy.wait().success(), "no clean end:\n{}", cluster.proxy.log());
+    cluster.proxy.terminate();
 }
 
 #[test]
@@ -274,24 +272,22 @@ fn a_real_server_and_vpfs_init_agree() {
     for (name, text) in corpus() {
         let dir = tempfile::tempdir().expect("a directory");
         let config = dir.path().join("fs.conf");
-        std::fs::write(&config, in_directory(&text, dir.path())).expect("a file");
-        let init = output(
-            Command::new(vpfs()).args(["init", "--from"]).arg(&config).arg("--output").arg(dir.path().join("c")),
-        );
+        write_file(&config, in_directory(&text, dir.path()));
+        let init = output(ours(&["init", "--from"]).arg(&config).arg("--output").arg(dir.path().join("c")));
         let taken = (server_takes(&config), init.status.success());
         let expected = match name.split('_').next() {
             Some("same") => (true, true),
             Some("ours") => (true, false),
             _ => (false, false),
         };
-        assert_eq!(taken, expected, "{name}: {}", String::from_utf8_lossy(&init.stderr));
+        assert_eq!(taken, expected, "{name}: {}", stderr(&init));
         if name.starts_with("same_") {
             let [data, meta] = ["data", "meta"].map(|part| dir.path().join(part));
             let shown = output(Command::new(SHOW).arg("-s").arg(data).arg("-m").arg(meta));
-            let shown = String::from_utf8_lossy(&shown.stdout);
+            let shown = stdout(&shown);
             assert!(shown.contains("\torangefs (coll_id = 1001)"), "{name}: {shown}");
         } else {
-            let message = String::from_utf8_lossy(&init.stderr).into_owned();
+            let message = stderr(&init);
             assert!(message.starts_with(&format!("vpfs: {}", config.display())), "{name}: {message}");
         }
     }
@@ -304,9 +300,9 @@ fn check_asks_the_servers() {
     let mut servers = Daemon::serve(dir.path(), port..port + 2, &[]);
     let check = |text: &str| {
         let config = dir.path().join("vpfs.toml");
-        std::fs::write(&config, text).expect("a file");
-        let checked = output(Command::new(vpfs()).args(["proxy", "--check", "--connect", "--config"]).arg(&config));
-        (checked.status.code(), String::from_utf8_lossy(&checked.stderr).into_owned())
+        write_file(&config, text);
+        let checked = output(ours(&["proxy", "--check", "--connect", "--config"]).arg(&config));
+        (checked.status.code(), stderr(&checked))
     };
     let text = proxy_config(2, port, port + 2, "");
     let (code, said) = check(&text);

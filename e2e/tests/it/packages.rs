@@ -7,7 +7,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use vpfs_e2e::requirements::{are_present, missing};
-use vpfs_e2e::{Daemon, Disk, Machine, await_some, command, free_ports, proxy_config, run, vpfs};
+use vpfs_e2e::{
+    Daemon, Disk, Machine, await_some, command, free_ports, ours, proxy_config, run, stdout, vpfs, write_file,
+};
 
 const UNIT: &str = "vpfs-proxy.service";
 const AGENT: &str = "vpfs-slurm.service";
@@ -78,7 +80,7 @@ fn tool(name: &str, dir: &Path) -> Command {
     if !release.exists() {
         std::fs::create_dir_all(&release).expect("a directory");
         run(Command::new("strip").arg("--strip-debug").arg("-o").arg(release.join("vpfs")).arg(vpfs()));
-        run(Command::new(vpfs()).arg("generate").arg(release.join("generated")));
+        run(ours(&["generate"]).arg(release.join("generated")));
     }
     let mut command = Command::new(name);
     command.env("CARGO_TARGET_DIR", target).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
@@ -97,7 +99,7 @@ fn is_installed_upgraded_and_removed(kind: &Kind) {
     assert_eq!(machine.property(UNIT, "ActiveState"), "inactive", "nothing is configured yet");
     // As in an image that is being built.
     let without_proc = format!("umount --lazy /proc; rmdir /etc/vpfs; {}; test -d /etc/vpfs", kind.configure);
-    std::fs::write(dir.path().join("without-proc"), without_proc).expect("a file");
+    write_file(dir.path().join("without-proc"), without_proc);
     machine.run("unshare --mount sh -e /mnt/without-proc");
 
     start(&machine, dir.path());
@@ -132,7 +134,7 @@ fn is_installed_upgraded_and_removed(kind: &Kind) {
     machine.run("test -z \"$(find /etc/systemd/system -type l -name 'vpfs-*')\"");
     for unit in [UNIT, AGENT, "vpfs-write-back.service"] {
         let state = machine.output(&format!("systemctl is-active {unit}"));
-        let state = String::from_utf8_lossy(&state.stdout).trim().to_owned();
+        let state = stdout(&state).trim().to_owned();
         assert_eq!(state, "inactive", "{unit} {}", log(&machine, "--lines=12"));
     }
     assert!(!machine.output("pidof vpfs").stdout.is_empty(), "the servers are not the package's");
@@ -140,7 +142,7 @@ fn is_installed_upgraded_and_removed(kind: &Kind) {
 
 /// Starts a server, and the proxy with a watchdog that the test need not wait long for.
 fn start(machine: &Machine, dir: &Path) {
-    std::fs::write(dir.join("vpfs.toml"), proxy_config(1, 6334, 5334, "")).expect("a file");
+    write_file(dir.join("vpfs.toml"), proxy_config(1, 6334, 5334, ""));
     machine.run("cp /mnt/vpfs.toml /etc/vpfs/");
     machine.run("mkdir -p /etc/systemd/system/vpfs-proxy.service.d");
     machine.run("printf '[Service]\\nWatchdogSec=3\\n' >/etc/systemd/system/vpfs-proxy.service.d/test.conf");
@@ -236,7 +238,7 @@ fn proxy(dir: &Path, name: &str, disk: &Disk, rest: &str) -> Daemon {
         disk.mount.display(),
         port + 1
     );
-    fs::write(dir.join(name), config).expect("a file");
+    write_file(dir.join(name), config);
     let mut proxy = Daemon::start(dir, &format!("{name}-proxy"), &mut command(dir, &["proxy", "--config", name]));
     proxy.await_log("ready");
     proxy
@@ -266,12 +268,12 @@ fn disks_of_servers_are_limited_while_a_proxy_runs() {
     await_some(PATIENCE, || if changed(&before).is_empty() { Ok(()) } else { Err(format!("{:?}", changed(&before))) });
 
     let first_text = fs::read_to_string(dir.path().join("first")).expect("ours");
-    fs::write(dir.path().join("elsewhere"), first_text.replacen("127.0.0.1", "192.0.2.1", 1)).expect("a file");
+    write_file(dir.path().join("elsewhere"), first_text.replacen("127.0.0.1", "192.0.2.1", 1));
     let mut limiting = command(dir.path(), &["write-back", "--config", "elsewhere", "--server", "s1"]);
     Daemon::start(dir.path(), "elsewhere-limit", &mut limiting).await_log("no server is on this host");
     assert_eq!(limit(&disk), None);
 
-    fs::write(dir.path().join("observing"), format!("{first_text}[scheduler]\nmode = \"observe\"\n")).expect("a file");
+    write_file(dir.path().join("observing"), format!("{first_text}[scheduler]\nmode = \"observe\"\n"));
     let mut limiting = command(dir.path(), &["write-back", "--config", "observing"]);
     Daemon::start(dir.path(), "observing-limit", &mut limiting).await_log("nothing to do");
     assert!(changed(&before).is_empty());

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Output;
 
 use serde_json::Value;
-use vpfs_e2e::{Daemon, command, free_ports, output, proxy_config, run};
+use vpfs_e2e::{Daemon, command, free_ports, output, proxy_config, run, stderr, write_file};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -59,8 +59,8 @@ write = { startup_min = "90us", startup_max = "600us", rate = "1GB/s" }
 #[test]
 fn a_simulation_writes_a_log_that_is_advised_on() {
     let dir = tempfile::tempdir().expect("a directory");
-    std::fs::write(dir.path().join("my.toml"), SCENARIO).expect("a file");
-    std::fs::write(dir.path().join("classes.toml"), CLASSES).expect("a file");
+    write_file(dir.path().join("my.toml"), SCENARIO);
+    write_file(dir.path().join("classes.toml"), CLASSES);
     let both = refused(&output(&mut command(dir.path(), &["sim", "my.toml", "-q", "--trace", "run.csv"])));
     assert!(both.contains("--trace: a log is of one run; choose one with --policy of today, shares"), "{both}");
     run(&mut command(dir.path(), &["sim", "my.toml", "-q", "--policy", "today", "--trace", "run.csv"]));
@@ -81,7 +81,7 @@ fn a_simulation_writes_a_log_that_is_advised_on() {
 #[test]
 fn a_simulation_prints_draws_and_repeats() {
     let dir = tempfile::tempdir().expect("a directory");
-    std::fs::write(dir.path().join("my.toml"), SCENARIO).expect("a file");
+    write_file(dir.path().join("my.toml"), SCENARIO);
     let args = ["sim", "my.toml", "-q", "--alone", "--compare", "today,shares", "--json", "a.json", "--html", "a.html"];
     let table = run(&mut command(dir.path(), &args));
     for expected in ["heavy", "light", "Relative to each application alone", "Relative to today"] {
@@ -101,7 +101,7 @@ fn a_simulation_prints_draws_and_repeats() {
 #[test]
 fn a_wrong_scenario_is_refused_with_place_and_fix() {
     let dir = tempfile::tempdir().expect("a directory");
-    std::fs::write(dir.path().join("my.toml"), SCENARIO.replace("count", "cuont")).expect("a file");
+    write_file(dir.path().join("my.toml"), SCENARIO.replace("count", "cuont"));
     let message = refused(&output(&mut command(dir.path(), &["sim", "my.toml"])));
     assert!(message.contains("my.toml:4:") && message.contains("did you mean \"count\""), "{message}");
     let message = refused(&output(&mut command(dir.path(), &["sim", "/dev/zero"])));
@@ -118,7 +118,7 @@ const ENDLESS: &str =
 #[test]
 fn alone_an_application_runs_no_longer_than_beside_others() {
     let dir = tempfile::tempdir().expect("a directory");
-    std::fs::write(dir.path().join("my.toml"), SCENARIO.to_owned() + ENDLESS).expect("a file");
+    write_file(dir.path().join("my.toml"), SCENARIO.to_owned() + ENDLESS);
     run(&mut command(dir.path(), &["sim", "my.toml", "-q", "--alone", "--json", "a.json"]));
     let json: Value = serde_json::from_str(&file(dir.path(), "a.json")).expect("valid JSON");
     assert_eq!(json["alone"].as_array().map(|runs| runs.iter().all(|run| run["elapsed_seconds"] == 5.0)), Some(true));
@@ -128,7 +128,7 @@ fn alone_an_application_runs_no_longer_than_beside_others() {
 fn an_interrupted_simulation_keeps_its_results() {
     let dir = tempfile::tempdir().expect("a directory");
     let scenario = SCENARIO.replace("duration = \"5s\"", "duration = \"10d\"\ninterval = \"1h\"") + ENDLESS;
-    std::fs::write(dir.path().join("my.toml"), scenario).expect("a file");
+    write_file(dir.path().join("my.toml"), scenario);
     let mut sim = Daemon::start(dir.path(), "sim", &mut command(dir.path(), &["sim", "my.toml", "--json", "a.json"]));
     sim.await_log(" simulated, ");
     sim.signal("INT");
@@ -142,14 +142,14 @@ fn an_interrupted_simulation_keeps_its_results() {
 fn a_simulation_fails_before_it_runs() {
     let dir = tempfile::tempdir().expect("a directory");
     let endless = SCENARIO.replace("duration = \"5s\"", "duration = \"365d\"\ninterval = \"1d\"") + ENDLESS;
-    std::fs::write(dir.path().join("my.toml"), endless).expect("a file");
+    write_file(dir.path().join("my.toml"), endless);
     for option in ["--json", "--html", "--trace"] {
         let args = ["sim", "my.toml", "-q", "--policy", "today", option, "none/there"];
         let failed = output(&mut command(dir.path(), &args));
         let message = text(&failed.stderr);
         assert!(failed.status.code() == Some(1) && message.contains("cannot write none/there: "), "{message}");
     }
-    std::fs::write(dir.path().join("my.toml"), SCENARIO.to_owned() + "servers = \"7\"\n").expect("a file");
+    write_file(dir.path().join("my.toml"), SCENARIO.to_owned() + "servers = \"7\"\n");
     let message = refused(&output(&mut command(dir.path(), &["sim", "my.toml"])));
     assert!(message.contains("my.toml:20: app.servers: there is no server 7 that holds data"), "{message}");
 }
@@ -158,7 +158,7 @@ fn a_simulation_fails_before_it_runs() {
 #[test]
 fn logs_are_applications() {
     let dir = tempfile::tempdir().expect("a directory");
-    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).expect("a file");
+    let write = |name: &str, text: &str| write_file(dir.path().join(name), text);
     write("my.toml", SCENARIO);
     run(&mut command(dir.path(), &["sim", "my.toml", "-q", "--policy", "today", "--trace", "own.csv"]));
     write("fio.log", "fio version 3 iolog\n0 /a add\n0 /a open\n10 /a write 0 1048576\n900000 /a read 0 4096\n");
@@ -193,7 +193,7 @@ fn a_profile_becomes_part_of_a_configuration() {
     run(&mut command(dir.path(), &["profile", "-q", "--model", "hdd", "--html", "p.html"]));
     assert!(file(dir.path(), "p.html").starts_with("<!DOCTYPE html>"));
     let settings = "[scheduler]\nprofile = \"profile.toml\"\n";
-    std::fs::write(dir.path().join("vpfs.toml"), proxy_config(1, 3334, 5334, settings)).expect("a file");
+    write_file(dir.path().join("vpfs.toml"), proxy_config(1, 3334, 5334, settings));
     let told = run(&mut command(dir.path(), &["proxy", "--config", "vpfs.toml", "--check", "--print"]));
     let depth =
         file(dir.path(), "profile.toml").lines().find_map(|line| line.strip_prefix("depth = ").map(String::from));
@@ -226,7 +226,7 @@ fn a_figure_is_reproduced_with_verdicts_data_and_pictures() {
 }
 
 fn write(dir: &Path, name: &str, text: &str) {
-    std::fs::write(dir.join(name), text).expect("a file");
+    write_file(dir.join(name), text);
 }
 
 /// The log of the paper's experiment, shorter: 16 processes, requests of `kib` KiB at random places.
@@ -260,7 +260,7 @@ fn measured_classes_get_the_papers_stripes() {
     }
     write(dir, "run.csv", &log('r', 512));
     let refused = output(&mut command(dir, &[&advise[..], &["--for", "orangefs"]].concat()));
-    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let message = stderr(&refused);
     assert!(refused.status.code() == Some(2) && message.contains("class \"disk\" has no addresses"), "{message}");
     write(dir, "run.csv", &log('r', 128));
     let template = ["--model", "paper", "--for", "lustre-yaml", "--script", "a.lyl"];
@@ -268,7 +268,7 @@ fn measured_classes_get_the_papers_stripes() {
     let written = std::fs::read_to_string(dir.join("a.lyl")).expect("a template");
     assert!(written.contains("\nlmm_stripe_count: 2\nlmm_stripe_size: 65536\nlmm_pool: flash\n"), "{written}");
     let again = output(&mut command(dir, &[&advise[..], &template[..]].concat()));
-    let message = String::from_utf8_lossy(&again.stderr).into_owned();
+    let message = stderr(&again);
     assert!(again.status.code() == Some(2) && message.contains("a.lyl exists; choose another name"), "{message}");
 }
 
@@ -287,9 +287,9 @@ fn the_network_is_measured_between_two_commands() {
     let advise = ["layout", "advise", "run.csv", "--servers", "network.toml", "--servers", "flash.toml"];
     assert!(run(&mut command(dir, &advise)).contains("/pfs/shared"));
     let again = output(&mut command(dir, &["profile", "network", &address]));
-    assert!(again.status.code() == Some(2) && String::from_utf8_lossy(&again.stderr).contains("--overwrite"));
+    assert!(again.status.code() == Some(2) && stderr(&again).contains("--overwrite"));
     let without = output(&mut command(dir, &["layout", "advise", "run.csv", "--servers", "flash.toml"]));
-    assert!(String::from_utf8_lossy(&without.stderr).contains("flash.toml: network is missing"), "{without:?}");
+    assert!(stderr(&without).contains("flash.toml: network is missing"), "{without:?}");
 }
 
 /// From a run's log to the same file in the advised stripes, without a mounted client; the workload finds its data.
@@ -317,13 +317,11 @@ fn an_advised_file_is_copied_and_read_again() {
     assert!(strips.contains(&format!("tcp://127.0.0.1:{}=", port + 3)), "{hints}");
     let copy = ["layout", "copy", "-q", "/ior/file.0", "/ior/file.0", "--url", &url, "--strip", strips];
     let exists = output(&mut command(dir, &copy));
-    let message = String::from_utf8_lossy(&exists.stderr).into_owned();
+    let message = stderr(&exists);
     assert!(exists.status.code() == Some(1) && message.contains("/ior/file.0 exists; name a new file"), "{message}");
     let told = run(command(dir, &copy).arg("--replace"));
     assert!(told.starts_with("/ior/file.0: 4194304 bytes, verified, sha256 "), "{told}");
     run(command(dir, &ior).arg("--read"));
     let wrong = output(command(dir, &copy[..copy.len() - 1]).args(["tcp://oss9:1=4KiB", "--replace"]));
-    assert!(
-        wrong.status.code() == Some(2) && String::from_utf8_lossy(&wrong.stderr).contains("no server tcp://oss9:1")
-    );
+    assert!(wrong.status.code() == Some(2) && stderr(&wrong).contains("no server tcp://oss9:1"));
 }

@@ -11,7 +11,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 use vpfs_e2e::requirements::{are_present, missing};
-use vpfs_e2e::{Daemon, await_some, free_ports, output, proxy_config, run, run_until_it_succeeds, vpfs, write_program};
+use vpfs_e2e::{
+    Daemon, await_some, free_ports, ours, output, proxy_config, run, run_until_it_succeeds, stdout, vpfs, write_file,
+    write_program,
+};
 
 /// Slurm starts jobs when it likes to.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -99,7 +102,7 @@ impl Site {
             "[agent]\nconfig = \"vpfs.toml\"\ntoken = \"slurm.token\"\ninterval = {interval:?}\nttl = \"1h\"\n\
              timeout = \"5s\"\nreach = \"sockets\"\nwake = \"wake.sock\"\n"
         );
-        std::fs::write(self.path("slurm.toml"), format!("{agent}{rules}")).expect("a file");
+        write_file(self.path("slurm.toml"), format!("{agent}{rules}"));
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -117,11 +120,11 @@ impl Site {
         let peers = format!("[peers]\naddresses = {{ s1 = \"127.0.0.1:{}\" }}\n", self.port + 7);
         let rest = "security = \"none\"\nsockets = \"sockets\"\n[[owner]]\nname = \"slurm\"\ntoken = \"slurm.token\"\n";
         let rest = format!("{peers}{rest}{tables}");
-        std::fs::write(self.path("vpfs.toml"), proxy_config(1, server, proxy, &rest)).expect("a file");
+        write_file(self.path("vpfs.toml"), proxy_config(1, server, proxy, &rest));
         self.write_token();
         let serve = Daemon::serve(self.dir.path(), server..server + 1, &["--device", "hdd"]);
-        let mut command = Command::new(vpfs());
-        command.args(["proxy", "--config"]).arg(self.path("vpfs.toml")).env("STATE_DIRECTORY", self.dir.path());
+        let mut command = ours(&["proxy", "--config"]);
+        command.arg(self.path("vpfs.toml")).env("STATE_DIRECTORY", self.dir.path());
         let mut proxy = Daemon::start(self.dir.path(), "proxy", &mut command);
         proxy.await_log("ready");
         self.daemons.extend([proxy, serve]);
@@ -132,7 +135,7 @@ impl Site {
                     addresses = { c1 = \"127.0.0.1:PEERS\" }\nsecurity = \"none\"\nsockets = \"sockets\"\n\
                     [[owner]]\nname = \"slurm\"\ntoken = \"slurm.token\"\n";
         let text = text.replace("PEERS", &(self.port + 7).to_string());
-        std::fs::write(self.path("vpfs.toml"), text).expect("a file");
+        write_file(self.path("vpfs.toml"), text);
         self.write_token();
         ["src", "mnt"].iter().for_each(|name| std::fs::create_dir(self.path(name)).expect("a directory"));
         let mut command = self.command(&vpfs());
@@ -143,13 +146,13 @@ impl Site {
     }
 
     fn write_token(&self) {
-        std::fs::write(self.path("slurm.token"), "0123456789abcdef\n").expect("a file");
+        write_file(self.path("slurm.token"), "0123456789abcdef\n");
         run(Command::new("chmod").arg("600").arg(self.path("slurm.token")));
     }
 
     fn start_controllers_and_nodes(&mut self) {
         let dir = self.dir.path().display().to_string();
-        std::fs::write(self.path("munge.key"), [7; 64]).expect("a file");
+        write_file(self.path("munge.key"), [7; 64]);
         run(Command::new("chmod").arg("400").arg(self.path("munge.key")));
         let file = |option: &str, name: &str| format!("--{option}={dir}/{name}");
         let options = [
@@ -161,9 +164,8 @@ impl Site {
         let mut command = Command::new("munged");
         let munged = Daemon::start(self.dir.path(), "munged", command.args(["--foreground", "--force"]).args(options));
         run_until_it_succeeds(Command::new("munge").arg("--no-input").arg(file("socket", "munge.sock")));
-        std::fs::write(self.path("slurm.conf"), self.slurm_conf()).expect("a file");
-        std::fs::write(self.path("cgroup.conf"), "CgroupMountpoint=/sys/fs/cgroup\nCgroupAutomount=no\n")
-            .expect("a file");
+        write_file(self.path("slurm.conf"), self.slurm_conf());
+        write_file(self.path("cgroup.conf"), "CgroupMountpoint=/sys/fs/cgroup\nCgroupAutomount=no\n");
         write_program(&self.path("wake"), &self.wake_script());
         for name in ["state", "pid"] {
             std::fs::create_dir(self.path(name)).expect("a directory");
@@ -190,13 +192,13 @@ impl Site {
         }
         let name = CONTROLLERS[number].0;
         let hosts: String = CONTROLLERS.map(|(name, address)| format!("{address} {name}\n")).concat();
-        std::fs::write(self.path("hosts"), format!("127.0.0.1 localhost\n{hosts}")).expect("a file");
+        write_file(self.path("hosts"), format!("127.0.0.1 localhost\n{hosts}"));
         let mut command = self.command(Path::new("unshare"));
         command.args(["--uts", "--mount", "sh", "-c", CONTROLLER, "sh", name]).arg(self.dir.path());
         let slurmctld = Daemon::start(self.dir.path(), name, &mut command);
         await_some(PATIENCE, || {
             let told = output(self.command(Path::new("scontrol")).arg("ping"));
-            let told = String::from_utf8_lossy(&told.stdout).into_owned();
+            let told = stdout(&told);
             let is_up = told.lines().any(|line| line.contains(&format!("at {name} is UP")));
             if is_up { Ok(()) } else { Err(told) }
         });
@@ -263,7 +265,7 @@ impl Site {
     /// What jobs write, by job, in some seconds from now.
     fn rates(&self) -> BTreeMap<String, f64> {
         let top = ["top", "--once", "--interval", "2", "--json", "--config"];
-        let text = run(Command::new(vpfs()).args(top).arg(self.path("vpfs.toml")));
+        let text = run(ours(&top).arg(self.path("vpfs.toml")));
         let told: Value = serde_json::from_str(&text).expect("JSON");
         let rows = told["apps"].as_array().expect("applications").iter();
         let job = |row: &Value| Some(row["app"].as_str()?.strip_prefix("slurm:")?.to_owned());
@@ -306,7 +308,7 @@ impl Site {
 
     /// The applications at the proxy, as names with weights and numbers of clients and users.
     fn apps(&self) -> Vec<String> {
-        let text = run(Command::new(vpfs()).args(["app", "ls", "--json", "--config"]).arg(self.path("vpfs.toml")));
+        let text = run(ours(&["app", "ls", "--json", "--config"]).arg(self.path("vpfs.toml")));
         let told: Value = serde_json::from_str(&text).expect("JSON");
         let list = |app: &Value, key: &str| app[key].as_array().map_or(0, Vec::len);
         let show = |app: &Value| {
@@ -353,9 +355,9 @@ fn a_job_has_its_share_from_its_start_to_its_end() {
     site.await_apps(&[format!("{vip} x3 1 0")]);
     let url = format!("tcp://127.0.0.1:{}/pfs", site.port + 1);
     let load = ["workload", "ior", "-n", "1", "-t", "64KiB", "-b", "1MiB", "--write", "--quiet", "--url", &url];
-    run(Command::new(vpfs()).args(load).args(["--bind", &address(1)]));
+    run(ours(&load).args(["--bind", &address(1)]));
     let top = ["top", "--once", "--interval", "1", "--json", "--config"];
-    let top = run(Command::new(vpfs()).args(top).arg(site.path("vpfs.toml")));
+    let top = run(ours(&top).arg(site.path("vpfs.toml")));
     assert!(top.contains(&format!("slurm:{vip}")), "{top}");
 
     // Two of one user on one node are told apart by nothing.
@@ -505,7 +507,7 @@ echo '{"jobs": [{"job_id": 4711, "job_state": "RUNNING", "user_id": 1007, "user_
 const SINFO: &str = "#!/bin/sh\necho localhost 127.0.0.1\n";
 
 fn write(path: &Path, text: &str) {
-    std::fs::write(path, text).expect("a file");
+    write_file(path, text);
     std::fs::set_permissions(path, PermissionsExt::from_mode(0o600)).expect("its mode");
 }
 
@@ -546,7 +548,7 @@ fn agents_and_remote_commands_reach_one_process_for_all_servers() {
     let agent = Daemon::start(dir, "agent", &mut agent);
     await_some(Duration::from_secs(60), || {
         let listed = output(&mut vpfs(&["app", "ls", "--remote"]));
-        let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+        let listed = stdout(&listed);
         if listed.contains("slurm") && listed.contains("4711") { Ok(()) } else { Err(listed + &agent.log()) }
     });
     assert!(!agent.log().contains("not pushed"), "{}", agent.log());

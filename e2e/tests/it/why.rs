@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 use vpfs_e2e::requirements::are_present;
-use vpfs_e2e::{Daemon, Successor, await_some, cells, free_ports, get, get_by, output, run, vpfs};
+use vpfs_e2e::{
+    Daemon, await_some, cells, free_ports, get, get_by, ours, output, run, stderr, stdout, vpfs, write_file,
+};
 
 /// For what needs some samples or windows.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -37,7 +39,7 @@ impl Site {
              [scheduler]\npolicy = \"{policy}\"\n\
              [peers]\naddresses = {{ s1 = \"127.0.0.1:{peer}\" }}\nsecurity = \"none\"\nsockets = \"sockets\"\n"
         );
-        std::fs::write(dir.path().join("vpfs.toml"), text).expect("a file");
+        write_file(dir.path().join("vpfs.toml"), text);
         let mut command = Command::new(vpfs());
         std::fs::create_dir(dir.path().join("state")).expect("a directory");
         command.args(["proxy", "--config"]).arg(dir.path().join("vpfs.toml"));
@@ -114,7 +116,7 @@ impl Site {
     fn set_mode(&mut self, before: &str, after: &str) {
         let file = self.dir.path().join("vpfs.toml");
         let text = std::fs::read_to_string(&file).expect("a file");
-        std::fs::write(&file, text.replace(&format!("\"{before}\""), &format!("\"{after}\""))).expect("a file");
+        write_file(&file, text.replace(&format!("\"{before}\""), &format!("\"{after}\"")));
         self.proxy.signal("HUP");
         await_some(PATIENCE, || {
             let log = self.proxy.log();
@@ -243,16 +245,12 @@ fn history_outlives_the_process_and_answers_why() {
     };
     assert!(requests(&samples) > 32, "{samples:?}");
     let table = site.ask(&["history", "small"]);
-    assert!(String::from_utf8_lossy(&table.stdout).contains(" s1 "), "{table:?}");
+    assert!(stdout(&table).contains(" s1 "), "{table:?}");
     let csv = String::from_utf8_lossy(&site.ask(&["history", "small", "--csv"]).stdout).into_owned();
     let columns: Vec<usize> = csv.lines().map(|line| line.split(',').count()).collect();
     assert!(columns.len() > samples.len() && columns.iter().all(|columns| *columns == 11), "{csv}");
 
-    let mut successor = Successor::default();
-    site.proxy.signal("USR2");
-    site.proxy.await_log("connections are handed over");
-    successor.follow(&site.proxy.log());
-    assert!(site.proxy.wait().success(), "{}", site.proxy.log());
+    let _successor = site.proxy.upgrade();
     run(&mut site.small("2s"));
     let later = site.await_history(samples.len());
     assert_eq!(later[..samples.len()], samples, "nothing is lost");
@@ -260,7 +258,7 @@ fn history_outlives_the_process_and_answers_why() {
     let why: Value = serde_json::from_slice(&why.stdout).unwrap_or_else(|_| panic!("{why:?}"));
     assert!(why["requests"].as_u64() > Some(requests(&samples)), "{why}");
     let text = site.ask(&["why", "small", "--since", "1h"]);
-    assert!(String::from_utf8_lossy(&text.stderr).contains("it begins at"), "{text:?}");
+    assert!(stderr(&text).contains("it begins at"), "{text:?}");
 }
 
 /// The page of `vpfs web` begins with the history, and says who waits for whom, as the API does; in a browser, too.
@@ -279,9 +277,8 @@ fn a_page_has_the_last_hour_and_who_waits_for_whom() {
         let kept = site.await_history(0).iter().map(|sample| requests(&sample["app"])).sum::<u64>();
         if kept == all { Ok(()) } else { Err(format!("{kept} of {all} requests")) }
     });
-    let mut web = Command::new(vpfs());
-    web.args(["web", "--config"]).arg(site.dir.path().join("vpfs.toml"));
-    let mut web = Daemon::start(site.dir.path(), "web", &mut web);
+    let mut web =
+        Daemon::start(site.dir.path(), "web", ours(&["web", "--config"]).arg(site.dir.path().join("vpfs.toml")));
     web.await_log("http://");
     let url = format!("{}still", web.log().trim());
     let (address, path) = url.strip_prefix("http://").and_then(|rest| rest.split_once('/')).expect("an address");
@@ -329,11 +326,11 @@ fn a_report_of_observed_applications_says_who_slowed_whom() {
         );
     });
     let written = site.ask(&["report", "--since", "1h", "--html", file, "--overwrite"]);
-    assert!(String::from_utf8_lossy(&written.stdout).contains("report.html"), "{written:?}");
+    assert!(stdout(&written).contains("report.html"), "{written:?}");
     let refused = site.ask(&["report", "--html", file]);
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("--overwrite"), "{refused:?}");
+    assert!(stderr(&refused).contains("--overwrite"), "{refused:?}");
     let text = site.ask(&["report", "--since", "1h"]);
-    assert!(String::from_utf8_lossy(&text.stdout).contains("Who slowed whom"), "{text:?}");
+    assert!(stdout(&text).contains("Who slowed whom"), "{text:?}");
 }
 
 /// Symptom: without a proxy that runs, `vpfs history` showed nothing of what was kept.
@@ -346,7 +343,7 @@ fn what_was_kept_is_shown_when_the_proxy_has_ended() {
     let answer = site.ask(&["history", "small", "--since", "1h", "--json"]);
     let kept: Vec<Value> = serde_json::from_slice(&answer.stdout).unwrap_or_default();
     assert!(kept.starts_with(&samples), "{answer:?}");
-    assert!(String::from_utf8_lossy(&answer.stderr).contains("the proxy of s1 does not answer"), "{answer:?}");
+    assert!(stderr(&answer).contains("the proxy of s1 does not answer"), "{answer:?}");
     assert!(site.ask(&["report", "--since", "1h"]).status.success());
 }
 
@@ -355,7 +352,7 @@ fn history_that_is_off_is_not_kept() {
     let site = Site::start("none", "isolation", "[history]\nenabled = \"off\"\n");
     run(&mut site.small("1s"));
     let answer = site.ask(&["history", "small"]);
-    assert!(String::from_utf8_lossy(&answer.stderr).contains("history.enabled is off"), "{answer:?}");
+    assert!(stderr(&answer).contains("history.enabled is off"), "{answer:?}");
     let files = std::fs::read_dir(site.dir.path().join("state")).expect("a directory");
     assert!(files.flatten().all(|file| !file.file_name().to_string_lossy().contains("history")));
 }
