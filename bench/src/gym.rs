@@ -35,9 +35,6 @@ struct Gym {
 
 /// Prints how `policy` does in `cases` cases, of which the first has `seed` and each next one the next number; or what
 /// each constant of the law does there if it is halved and doubled, but only those whose names begin with `constants`.
-///
-/// # Errors
-/// A simulation broke an invariant; the message names the seed.
 #[expect(clippy::print_stdout, reason = "it is what the program is for")]
 pub(crate) fn run(policy: PolicyKind, cases: u32, seed: u64, constants: Option<&str>) -> Result<(), String> {
     let gym = Gym::new(policy, cases, seed, TIME)?;
@@ -573,9 +570,6 @@ struct Reference {
 }
 
 /// Searches for the best constant.
-///
-/// # Errors
-/// A simulation broke an invariant.
 fn reference(case: &Case) -> Result<Reference, String> {
     let fifo = PolicySpec::fifo();
     let alone = (0..case.scenario.apps.len()).map(|index| {
@@ -606,9 +600,6 @@ fn reference(case: &Case) -> Result<Reference, String> {
 }
 
 /// Runs a policy.
-///
-/// # Errors
-/// A simulation broke an invariant.
 fn score(case: &Case, reference: &Reference, settings: &Settings) -> Result<Scored, String> {
     let Reference { alone, constant, reached } = reference;
     let policy = PolicySpec::new(settings.kind.name(), settings.clone());

@@ -23,7 +23,7 @@ use vpfs_sim::model::plan::{
 use vpfs_testbed::client::{ClientOptions, CreateOptions};
 use vpfs_testbed::load::run::{Connections, Run, RunOptions, SyncMode, Transfer};
 
-use crate::servers::{Cluster, Origin, write};
+use crate::servers::{AppConfig, Cluster, Origin, config_text, write};
 use crate::{gym, servers};
 
 /// Measure isolation on servers as they are installed, on disks of which the kernel limits everything; needs root and
@@ -651,26 +651,19 @@ struct Lines {
 impl Proxy {
     /// Starts this program.
     fn start(site: &Site, program: &Path, lines: &Lines) -> Result<Self, String> {
-        let (Lines { server, large, rest }, mut text) = (lines, String::new());
-        for (id, address) in site.addresses.iter().enumerate() {
-            let _ = writeln!(text, "[[server]]\nname = \"s{id}\"\naddress = \"{address}\"\n{server}\n");
-        }
+        let Lines { server, large, rest } = lines;
         let servers = u16::try_from(site.addresses.len()).map_err(|_| "too many servers")?;
         let first = free_ports(2 * servers);
         let scheme = if site.kind == Kind::Nfs { "nfs://" } else { "tcp://" };
-        let listener = |(number, app): (u16, &str)| {
+        let app = |name: &str, lines: &str| AppConfig { name: name.to_owned(), lines: format!("{lines}\n") };
+        let apps = [app("small", ""), app("large", large)];
+        let text = config_text((scheme, &site.addresses), server, first, &apps, rest);
+        let urls = [0, 1].map(|number| {
             let ports = first + number * servers..first + (number + 1) * servers;
-            let addresses: Vec<String> = ports.map(|port| format!("{scheme}127.0.0.1:{port}")).collect();
-            let named = addresses.iter().enumerate().map(|(id, address)| format!("s{id} = \"{address}\""));
-            let named = named.collect::<Vec<_>>().join(", ");
-            let lines = if app == "large" { large.as_str() } else { "" };
-            let _ = writeln!(text, "[[listener]]\napp = \"{app}\"\naddresses = {{ {named} }}\n");
-            let _ = writeln!(text, "[[app]]\nname = \"{app}\"\n{lines}\n");
-            url(site.kind, &addresses)
-        };
-        let urls = [(0, "small"), (1, "large")].map(listener);
+            url(site.kind, &ports.map(|port| format!("{scheme}127.0.0.1:{port}")).collect::<Vec<_>>())
+        });
         let config = site.dir.join("vpfs.toml");
-        write(&config, &format!("{text}[apps]\nauto = \"off\"\n\n{rest}\n"))?;
+        write(&config, &text)?;
         let mut command = Command::new(program);
         let mut process = Daemon::start(&site.dir, "proxy", command.args(["proxy", "--config"]).arg(&config));
         process.await_port(first + 2 * servers - 1);

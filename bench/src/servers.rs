@@ -147,7 +147,7 @@ impl Proxies {
         write(&key, &"0123456789abcdef".repeat(4))?;
         std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).map_err(|error| error.to_string())?;
         let peers = at(first_port + of_apps, servers, "");
-        let text = text(&cluster.addresses, first_port, apps, rest)
+        let text = config_text(("tcp://", &cluster.addresses), "", first_port, apps, rest)
             + &format!("[peers]\naddresses = {{ {peers} }}\nshared_key = \"peers.key\"\nsockets = \"sockets\"\n");
         write(&config, &text)?;
         let start = |id| {
@@ -174,14 +174,21 @@ impl Proxies {
     }
 }
 
-/// The configuration without peers: each application has its own listener, so that none is mistaken for another.
-fn text(addresses: &[String], first_port: u16, apps: &[AppConfig], rest: &str) -> String {
+/// The configuration without peers, with `lines` in the table of each server: each application has its own listener, so
+/// that none is mistaken for another, at consecutive ports for all servers. Addresses begin with `scheme`.
+pub(crate) fn config_text(
+    (scheme, addresses): (&str, &[String]),
+    lines: &str,
+    first_port: u16,
+    apps: &[AppConfig],
+    rest: &str,
+) -> String {
     let mut text = String::new();
     for (id, address) in addresses.iter().enumerate() {
-        let _ = writeln!(text, "[[server]]\nname = \"s{id}\"\naddress = \"{address}\"\n");
+        let _ = writeln!(text, "[[server]]\nname = \"s{id}\"\naddress = \"{address}\"\n{lines}\n");
     }
     for (AppConfig { name, lines }, port) in apps.iter().zip((first_port..).step_by(addresses.len())) {
-        let own = at(port, addresses.len(), "tcp://");
+        let own = at(port, addresses.len(), scheme);
         let _ = writeln!(text, "[[listener]]\napp = \"{name}\"\naddresses = {{ {own} }}\n");
         let _ = writeln!(text, "[[app]]\nname = \"{name}\"\n{lines}");
     }
@@ -294,7 +301,7 @@ mod tests {
         let addresses = ["tcp://h:1".to_owned(), "tcp://h:2".to_owned()];
         let app = |number| AppConfig { name: format!("app{number}"), lines: format!("weight = {number}\n") };
         let apps: Vec<_> = (1..=8).map(app).collect();
-        let text = text(&addresses, 20_000, &apps, "[scheduler]\n");
+        let text = config_text(("tcp://", &addresses), "", 20_000, &apps, "[scheduler]\n");
         let last = "app = \"app8\"\naddresses = { s0 = \"tcp://127.0.0.1:20014\", s1 = \"tcp://127.0.0.1:20015\" }";
         assert!(text.contains(last), "{text}");
         assert!(text.contains("name = \"app8\"\nweight = 8\n"), "{text}");
