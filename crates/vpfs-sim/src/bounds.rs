@@ -8,11 +8,9 @@ use crate::model::plan::Phase;
 use crate::results::SimError;
 use crate::scenario::{App, PolicySpec, Role, Scenario, Workload, needs_peers};
 
-/// Over all groups.
 const SERVERS: u64 = 100_000;
 /// Including copies; each takes a few hundred kilobytes for its latencies.
 pub(crate) const APPS: u64 = 10_000;
-/// Over all applications.
 const PROCESSES: u64 = 1_000_000;
 /// Each server has state for each application.
 const PAIRS: u64 = 10_000_000;
@@ -23,7 +21,6 @@ const SERIES: u64 = 20_000_000;
 /// Requests in transit, queued or being served.
 const UNDERWAY: u64 = 20_000_000;
 
-/// A problem of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Misfit {
     /// The number and name of the application that has it, if only one does.
@@ -34,7 +31,6 @@ pub(crate) struct Misfit {
 }
 
 impl Misfit {
-    /// The number of the application that has it.
     pub(crate) fn app(&self) -> Option<usize> {
         self.app.as_ref().map(|(number, _)| *number)
     }
@@ -46,7 +42,6 @@ impl From<Misfit> for SimError {
     }
 }
 
-/// Checks everything that is known before the simulation is built.
 pub(crate) fn check(scenario: &Scenario, policy: &PolicySpec) -> Result<(), Misfit> {
     check_parts(scenario, policy)?;
     check_end(scenario)
@@ -78,7 +73,6 @@ pub(crate) fn check_parts(scenario: &Scenario, policy: &PolicySpec) -> Result<()
     Ok(())
 }
 
-/// Checks that the run ends, and that its time series have a length.
 pub(crate) fn check_end(scenario: &Scenario) -> Result<(), Misfit> {
     if scenario.peers.random_restarts > 0 && scenario.duration.unwrap_or_default().is_zero() {
         return refuse("duration", "random restarts need the duration of the scenario");
@@ -96,7 +90,6 @@ pub(crate) fn check_end(scenario: &Scenario) -> Result<(), Misfit> {
     check_intervals(u64::try_from(intervals).unwrap_or(u64::MAX), most_intervals(scenario))
 }
 
-/// The numbers of the servers whose role fits.
 pub(crate) fn with_role(scenario: &Scenario, fits: impl Fn(Role) -> bool) -> Vec<u32> {
     let roles = scenario.servers.iter().flat_map(|group| (0..group.count).map(|_| group.role));
     (0..).zip(roles).filter(|(_, role)| fits(*role)).map(|(number, _)| number).collect()
@@ -112,7 +105,6 @@ fn check_faults(scenario: &Scenario, servers: u64) -> Result<(), Misfit> {
     Ok(())
 }
 
-/// Where an application's files are and which phases it has, or the key of its problem.
 pub(crate) fn fit(app: &App, data: &[u32]) -> Result<(Placement, Vec<Phase>), (&'static str, String)> {
     app.workload.validate().map_err(|error| ("name", error.to_string()))?;
     let placement = Placement::new(&app.layout, data);
@@ -127,18 +119,15 @@ pub(crate) fn fit(app: &App, data: &[u32]) -> Result<(Placement, Vec<Phase>), (&
     Ok((placement, chosen))
 }
 
-/// Whether the run would wait for an application that never finishes.
 fn keeps_up(app: &App) -> bool {
     let is_endless = matches!(&app.workload, Workload::Interactive(interactive) if interactive.time == Duration::MAX);
     is_endless && app.end.is_none() && !app.background
 }
 
-/// Checks the number of requests in progress.
 pub(crate) fn check_underway(requests: u64) -> Result<(), Misfit> {
     at_most(requests, UNDERWAY, "app", "requests in progress at once")
 }
 
-/// Checks the length of the time series.
 pub(crate) fn check_intervals(intervals: u64, most: u64) -> Result<(), Misfit> {
     if intervals <= most {
         return Ok(());
@@ -147,7 +136,6 @@ pub(crate) fn check_intervals(intervals: u64, most: u64) -> Result<(), Misfit> {
     refuse("interval", format!("its time series have {intervals} intervals, but the limit is {most}; {remedy}"))
 }
 
-/// The maximum number of intervals in the time series of a scenario.
 pub(crate) fn most_intervals(scenario: &Scenario) -> u64 {
     let servers: u64 = scenario.servers.iter().map(|group| u64::from(group.count)).sum();
     let apps = scenario.apps.len() as u64;

@@ -50,7 +50,6 @@ pub(crate) struct Calendar {
     /// The time of the last event taken.
     now: u64,
     nodes: Slab<Node>,
-    /// Events at that time.
     due: List,
     /// The nearest first: by digit, the lowest first, and then by its value.
     buckets: [List; 4 * u64::BITS as usize],
@@ -65,10 +64,8 @@ struct Node {
     next: u32,
 }
 
-/// The end of a list.
 const NONE: u32 = u32::MAX;
 
-/// Events in order, by their nodes.
 #[derive(Clone, Copy, Debug)]
 struct List {
     first: u32,
@@ -106,7 +103,6 @@ impl Default for Calendar {
 impl Calendar {
     const DIGIT_BITS: u32 = 4;
 
-    /// Inserts an event. O(1), no allocation once the table has grown.
     pub(crate) fn push(&mut self, at: Time, event: Event) {
         let at = at.as_nanos();
         debug_assert!(at >= self.now, "time does not go back");
@@ -138,7 +134,6 @@ impl Calendar {
         Some((Time::from_nanos(self.now), self.nodes.remove(node as usize).event))
     }
 
-    /// The nearest bucket is due.
     fn turn(&mut self) -> Option<()> {
         let (word, bits) = self.occupied.iter_mut().enumerate().find(|(_, bits)| **bits != 0)?;
         let nearest = word * 64 + bits.trailing_zeros() as usize;

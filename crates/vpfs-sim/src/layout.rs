@@ -29,7 +29,6 @@ pub struct Region {
     pub stripes: Vec<(u32, u64)>,
 }
 
-/// Why a layout cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LayoutError {
     #[error("there is no server {0} that holds data")]
@@ -43,7 +42,6 @@ pub(crate) enum LayoutError {
 }
 
 impl LayoutError {
-    /// The key of a scenario that has it.
     pub(crate) fn key(self, layout: &Layout) -> &'static str {
         match self {
             _ if !layout.regions.is_empty() => "region",
@@ -91,14 +89,12 @@ impl Layout {
     }
 }
 
-/// A layout over known servers.
 #[derive(Clone, Debug)]
 pub(crate) struct Placement {
     /// In order of offset; at least one, the first at 0.
     regions: Vec<Striped>,
 }
 
-/// A region, or the whole file.
 #[derive(Clone, Debug)]
 struct Striped {
     begin: u64,
@@ -114,9 +110,7 @@ struct Striped {
 pub(crate) struct Share {
     /// Its number among all datafiles of the file.
     pub(crate) datafile: u32,
-    /// Its number in the cluster.
     pub(crate) server: u32,
-    /// First byte in the datafile.
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
     /// The cost of the other parts, if every server can derive it.
@@ -124,7 +118,6 @@ pub(crate) struct Share {
 }
 
 impl Placement {
-    /// `data_servers` are in order.
     pub(crate) fn new(layout: &Layout, data_servers: &[u32]) -> Result<Self, LayoutError> {
         let named = layout.servers.iter().copied();
         let striped_over = layout.regions.iter().flat_map(|region| region.stripes.iter().map(|(server, _)| *server));
@@ -209,7 +202,6 @@ impl Striped {
         (0..count).map(move |datafile| self.servers[(first + datafile) % count])
     }
 
-    /// As [`Placement::split`], for a range of the region.
     fn split(&self, file: u64, range: &Range<u64>, shares: &mut Vec<Share>) {
         let (count, first) = (self.servers.len(), self.first(file));
         let mut add = |datafile: u32| {

@@ -37,7 +37,6 @@ impl LinkProfile {
     }
 }
 
-/// One direction of a link.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     profile: LinkProfile,
@@ -46,7 +45,6 @@ pub(crate) struct Link {
     bytes: u64,
 }
 
-/// When the data of a transfer is on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) begin: Time,

@@ -10,7 +10,6 @@ use crate::layout::Placement;
 use crate::model::device::MetadataOp;
 use crate::model::plan::{Call, Dir, FileId, Limit, Phase, Plan, Step, Steps};
 
-/// A running application.
 pub(crate) struct AppState {
     pub(crate) plan: Arc<dyn Plan>,
     pub(crate) phases: Vec<Phase>,
@@ -20,25 +19,19 @@ pub(crate) struct AppState {
     pub(crate) background: bool,
     pub(crate) stable: bool,
     pub(crate) ends: Option<Time>,
-    /// The number of its first process.
     pub(crate) first_process: u32,
     pub(crate) processes: u32,
-    /// Processes that have not finished.
     pub(crate) active: u32,
-    /// Processes that wait for the others.
     pub(crate) waiting: u32,
     pub(crate) outstanding: u32,
 }
 
-/// A running process.
 pub(crate) struct Process {
     pub(crate) app: u32,
-    /// Its number in the application.
     pub(crate) number: u32,
     pub(crate) node: u32,
     pub(crate) outstanding: u32,
     pub(crate) state: State,
-    /// Index into the application's phases.
     phase: usize,
     steps: Option<Steps>,
     /// Taken from `steps`, but waits for outstanding calls.
@@ -51,7 +44,6 @@ pub(crate) struct Process {
     pub(crate) times: Times,
 }
 
-/// How a process spent its time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Times {
     pub(crate) io: Duration,
@@ -61,16 +53,13 @@ pub(crate) struct Times {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Running,
-    /// Computes.
     Thinking,
     /// Waits at a barrier inside a phase.
     AtBarrier,
-    /// Waits for the others to end the phase.
     AtPhaseEnd,
     Left,
 }
 
-/// What a process does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Call(Call),
@@ -79,18 +68,13 @@ pub(crate) enum Next {
     PhaseEnd,
     /// Finishes before all its steps are done.
     Leave,
-    /// Nothing until a call returns.
     Nothing,
 }
 
-/// What follows a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AfterPhase {
-    /// The next phase.
     Next,
-    /// The first phase again.
     Again,
-    /// Nothing.
     Done,
 }
 
@@ -113,7 +97,6 @@ impl Process {
         }
     }
 
-    /// What a running process does next.
     pub(crate) fn next(&mut self, now: Time, app: &AppState) -> Next {
         if self.outstanding >= app.outstanding {
             return Next::Nothing;
@@ -152,12 +135,10 @@ impl Process {
         self.steps.as_mut()?.next()
     }
 
-    /// Whether it creates what the measured phases need.
     pub(crate) fn is_preparing(&self, app: &AppState) -> bool {
         app.phases.get(self.phase) == Some(&Phase::Setup)
     }
 
-    /// All processes have finished the phase.
     pub(crate) fn end_phase(&mut self, app: &AppState) -> AfterPhase {
         self.steps = None;
         self.phase += 1;
@@ -193,7 +174,6 @@ impl Process {
 pub(crate) enum Recipient {
     /// The server with the directory that contains the name.
     Parent,
-    /// The server with the object itself.
     Object,
     /// Every server with data of the file, at once.
     DataServers,
@@ -228,7 +208,6 @@ pub(crate) fn requests_of(call: Call) -> &'static [Message] {
     }
 }
 
-/// The object of a metadata call, as a number.
 pub(crate) fn object_of(salt: u64, call: Call) -> u64 {
     match call {
         Call::MakeDir(dir) | Call::RemoveDir(dir) | Call::ListDir(dir) => directory(salt, dir),
@@ -266,7 +245,6 @@ fn directory(salt: u64, dir: Dir) -> u64 {
     mix(mix(salt ^ outer) ^ (inner << 1))
 }
 
-/// A file as a number; equal for equal files of one application.
 pub(crate) fn file_of(salt: u64, id: FileId) -> u64 {
     mix(directory(salt, id.dir) ^ ((u64::from(id.number) << 1) | 1))
 }

@@ -279,7 +279,6 @@ fn optional_seconds<S: Serializer>(duration: &Option<Duration>, serializer: S) -
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum SimError {
-    /// The scenario is inconsistent.
     #[error("{0}")]
     Scenario(String),
     /// A rule that must hold under every policy was broken: a bug in the simulated code or in the simulator.
@@ -291,19 +290,15 @@ pub enum SimError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum Violation {
-    /// More slots in use than the depth.
     #[error("server {server} uses {used} slots, its depth is {depth}")]
     Depth { server: u32, used: u32, depth: u32 },
-    /// A request waited too long for its dispatch.
     #[error("a request of {app} waited {:.3} s at server {server}; the wait limit is {:.3} s", .waited.as_secs_f64(), .limit.as_secs_f64())]
     Starved { server: u32, app: String, waited: Duration, limit: Duration },
     /// Bytes were lost or duplicated.
     #[error("{app} asked for {asked} bytes, {served} were served and {underway} are in progress")]
     Conservation { app: String, asked: u64, served: u64, underway: u64 },
-    /// An event is earlier than the previous one.
     #[error("time moved backwards to {:.9} s", .to.since(Time::ZERO).as_secs_f64())]
     TimeWentBack { to: Time },
-    /// No events are left, but an application has not finished.
     #[error("{app} has not finished, but no events are left")]
     Stuck { app: String },
 }
@@ -327,9 +322,7 @@ pub(crate) struct AppMeasures {
     pub(crate) read: Latencies,
     pub(crate) write: Latencies,
     pub(crate) metadata: Latencies,
-    /// From the proxy to the server.
     pub(crate) queue: Latencies,
-    /// From dispatch to completion.
     pub(crate) service: Latencies,
     pub(crate) bytes_series: Series,
     pub(crate) metadata_series: Series,
@@ -341,9 +334,7 @@ pub(crate) struct AppMeasures {
 /// for the one that is complete last.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spent {
-    /// In the scheduler.
     pub(crate) queued: u64,
-    /// At the device or the service for metadata.
     pub(crate) stored: u64,
 }
 
@@ -354,7 +345,6 @@ impl Spent {
     }
 }
 
-/// An application's service at one server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AtServer {
     pub(crate) requests: u64,
@@ -362,13 +352,11 @@ pub(crate) struct AtServer {
     pub(crate) last: Time,
     pub(crate) bytes_series: Series,
     pub(crate) metadata_series: Series,
-    /// Requests sent to it and not complete.
     underway: u32,
     pub(crate) underway_series: Vec<u32>,
 }
 
 impl AppMeasures {
-    /// Keeps `servers` servers separately.
     pub(crate) fn new(servers: usize) -> Self {
         let latencies = || Latencies::new(2, DAY);
         Self {
@@ -394,7 +382,6 @@ impl AppMeasures {
         }
     }
 
-    /// A call has returned.
     pub(crate) fn call(&mut self, op: OpKind, latency: Duration, spent: Spent) {
         self.calls += 1;
         self.called += latency.as_nanos();
@@ -408,14 +395,12 @@ impl AppMeasures {
         latencies.record(latency);
     }
 
-    /// A request was sent.
     pub(crate) fn send(&mut self, server: u32) {
         if let Some(at) = self.by_server.get_mut(server as usize) {
             at.underway += 1;
         }
     }
 
-    /// One request is complete.
     pub(crate) fn complete(&mut self, now: Time, server: u32, op: OpKind, bytes: u64) {
         match op {
             OpKind::Read => self.read_bytes += bytes,
@@ -462,7 +447,6 @@ impl Series {
         self.current += amount;
     }
 
-    /// The interval is over.
     pub(crate) fn close(&mut self) {
         self.values.push(std::mem::take(&mut self.current));
     }
@@ -489,7 +473,6 @@ pub struct Transfer {
 /// watch.
 pub(crate) struct Trace {
     wanted: bool,
-    /// By call.
     open: Vec<Vec<PartTrace>>,
     pub(crate) done: Vec<CallTrace>,
     /// None if nobody watches; else those since the last look.
@@ -501,7 +484,6 @@ impl Trace {
         Self { wanted, open: Vec::new(), done: Vec::new(), transfers: None }
     }
 
-    /// A part of a call completed at a server.
     pub(crate) fn part(&mut self, now: Time, call: u32, server: u32, bytes: u64) {
         if !self.wanted {
             return;
@@ -513,7 +495,6 @@ impl Trace {
         self.open[call].push(PartTrace { server, bytes, finished: now.since(Time::ZERO) });
     }
 
-    /// A call returned.
     pub(crate) fn call(&mut self, now: Time, call: u32, (app, process): (u32, u32), op: OpKind, issued: Time) {
         let Some(parts) = self.open.get_mut(call as usize).map(std::mem::take) else { return };
         if op != OpKind::Metadata {

@@ -25,7 +25,6 @@ use crate::scenario::{App, PolicySpec, RequestTime, Scenario, ServerGroup};
 /// read's reply lags its device by one piece.
 pub(crate) const FLOW_BUFFER: u64 = 256 << 10;
 
-/// One server's part of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     pub(crate) call: u32,
@@ -38,11 +37,9 @@ pub(crate) struct Part {
     pub(crate) bytes: u64,
     pub(crate) object: u64,
     pub(crate) offset: u64,
-    /// The operation, if it is metadata.
     pub(crate) metadata: MetadataOp,
     pub(crate) node: u32,
     pub(crate) arrived: Time,
-    /// What the proxy knows it as, if it counts it.
     pub(crate) request: Option<RequestKey>,
     pub(crate) stage: Stage,
 }
@@ -93,9 +90,7 @@ struct Service {
     data_here: Time,
     /// Bytes of a write that were sent, or of a read that were called for: one piece more than `begun`, or none.
     received: u64,
-    /// How its data is passed to the device, if not all at once.
     pieces: Option<Pieces>,
-    /// When the first bytes were passed to the device.
     began: Time,
     /// Bytes that were passed to it, and how many of them are complete.
     begun: u64,
@@ -106,7 +101,6 @@ struct Service {
 }
 
 impl Service {
-    /// A part goes to the device.
     fn new(now: Time, number: u32, kind: IoKind, part: &Part, pieces: Option<Pieces>) -> Self {
         let Part { bytes, object, offset, node, .. } = *part;
         Self {
@@ -156,7 +150,6 @@ impl Flow {
     }
 }
 
-/// Both directions of a client node's link.
 #[derive(Debug)]
 pub(crate) struct NodeLink {
     pub(crate) sending: Link,
@@ -181,11 +174,9 @@ pub(crate) struct Server {
     pub(crate) number: u32,
     services: Slab<Service>,
     device: Box<dyn Device>,
-    /// The service to which each access belongs, and its bytes.
     in_device: Outstanding<(u32, u64)>,
     flow: Flow,
     metadata: MetadataServer,
-    /// The part to which each operation belongs.
     in_metadata: Outstanding<u32>,
     pub(crate) link: LinkProfile,
     pub(crate) inward: Link,
@@ -196,7 +187,6 @@ pub(crate) struct Server {
     pub(crate) usage: Usage,
 }
 
-/// The values that checks compare with.
 #[derive(Clone, Copy, Debug)]
 struct CheckedLimits {
     /// `None` for policies without slots.
@@ -205,7 +195,6 @@ struct CheckedLimits {
     wait: Duration,
 }
 
-/// Counters of a server.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usage {
     pub(crate) data_slots: u32,
@@ -223,7 +212,6 @@ pub(crate) struct Usage {
 }
 
 impl Server {
-    /// Its proxy has these settings.
     pub(crate) fn new(
         number: u32,
         device: Box<dyn Device>,
@@ -254,18 +242,15 @@ impl Server {
         }
     }
 
-    /// The depth of the proxy's scheduler was changed.
     pub(crate) fn set_depth(&mut self, depth: Depth) {
         self.usage.depth = depth.get();
         self.limits.depth = self.limits.depth.map(|_| depth.get());
     }
 
-    /// The proxy restarts, and no longer counts what is here.
     pub(crate) fn on_restart(&mut self) {
         (self.usage.data_slots, self.usage.metadata_slots) = (0, 0);
     }
 
-    /// A request was sent to the server.
     pub(crate) fn begin(
         &mut self,
         now: Time,
@@ -307,8 +292,6 @@ impl Server {
         u32::try_from(self.services.insert(service)).expect("parts are bounded by the calls")
     }
 
-    /// The client sends a write's data, or its next piece, from `earliest` on. A connection has one piece underway, so
-    /// connections share the link piece by piece.
     fn receive(&mut self, earliest: Time, service: u32, shared: &mut Shared<'_>) {
         let entry = &mut self.services[service as usize];
         let len = self.flow.piece(entry).min(entry.bytes - entry.received);
@@ -320,7 +303,6 @@ impl Server {
         shared.calendar.push(first_here, Event::Submit { server: self.number, service });
     }
 
-    /// Passes an access, or its next piece, to the device.
     pub(crate) fn submit(&mut self, now: Time, service: u32, shared: &mut Shared<'_>) {
         let (flow, entry) = (self.flow, &mut self.services[service as usize]);
         let (offset, len) = entry.next_piece(flow);
@@ -365,7 +347,6 @@ impl Server {
         self.device.occupy(now, cost.work);
     }
 
-    /// A message from another server arrived.
     pub(crate) fn on_message_received(&mut self, now: Time, cost: Exchange) {
         self.inward.reserve(now, cost.bytes);
         self.device.occupy(now, cost.work);
@@ -387,7 +368,6 @@ impl Server {
         }
     }
 
-    /// Takes the completed operations of the metadata service.
     fn collect_metadata(&mut self, now: Time, shared: &mut Shared<'_>) {
         while let Some(done) = self.metadata.poll_completed(now) {
             let part = self.in_metadata.remove(done.id).expect("an operation completes once");
@@ -408,7 +388,6 @@ impl Server {
         }
     }
 
-    /// Takes the completed accesses of the device, and sends the data that was read.
     fn collect(&mut self, now: Time, shared: &mut Shared<'_>) {
         while let Some(done) = self.device.poll_completed(now) {
             let (service, len) = self.in_device.remove(done.id).expect("an access completes once");
@@ -450,7 +429,6 @@ impl Server {
         entry.data_here = entry.data_here.max(sent);
     }
 
-    /// An operation is complete on the wire.
     pub(crate) fn complete(&mut self, entry: &Part) {
         self.usage.bytes += entry.bytes;
         self.usage.requests += 1;
@@ -485,18 +463,15 @@ impl Server {
         }
     }
 
-    /// For how long the device was busy.
     pub(crate) fn device_busy(&self, now: Time) -> Duration {
         self.usage.device_busy + self.usage.device_busy_since.map_or(Duration::ZERO, |since| now.since(since))
     }
 
-    /// For how long the metadata service was busy.
     pub(crate) fn metadata_busy(&self, now: Time) -> Duration {
         self.usage.metadata_busy + self.usage.metadata_busy_since.map_or(Duration::ZERO, |since| now.since(since))
     }
 }
 
-/// A broken rule, before the world adds names.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Check {
     Depth { used: u32, depth: u32 },
@@ -514,7 +489,6 @@ impl Check {
     }
 }
 
-/// The settings from which the nodes of all servers are built.
 #[derive(Clone, Debug)]
 pub(crate) struct NodePlan {
     policy: PolicySpec,
@@ -575,7 +549,6 @@ impl NodePlan {
 /// The proxy in front of one server: its node, which the simulator drives as the daemon does.
 pub(crate) struct Proxy {
     number: u32,
-    /// How often it has started.
     incarnation: u64,
     /// The keys of parts wait for dispatches.
     pub(crate) node: Node<u32>,
@@ -587,7 +560,6 @@ impl Proxy {
         Self { number, incarnation: 1, node: plan.build(now, number, 1), wake: None }
     }
 
-    /// A request has arrived.
     pub(crate) fn arrive(&mut self, now: Time, key: u32, part: &mut Part, plan: &NodePlan) {
         part.arrived = now;
         let Part { app, op, bytes, object, offset, stage, .. } = *part;
@@ -619,7 +591,6 @@ impl Proxy {
         }
     }
 
-    /// An operation is complete on the wire.
     pub(crate) fn complete(&mut self, now: Time, part: &Part) {
         if let Some(request) = part.request {
             let served = Served { bytes: part.bytes, ..Served::new(part.op, part.arrived, part.work().since) };
@@ -648,14 +619,12 @@ impl Proxy {
     }
 }
 
-/// A message in transit.
 struct Underway {
     from: u32,
     to: u32,
     message: PeerMessage,
 }
 
-/// The network between the nodes of all servers.
 pub(crate) struct Peers {
     network: PeerNetwork,
     random: Xoshiro256PlusPlus,
@@ -665,7 +634,6 @@ pub(crate) struct Peers {
     pub(crate) traffic: Traffic,
 }
 
-/// Network traffic of coordination.
 #[derive(Default)]
 pub(crate) struct Traffic {
     pub(crate) messages: u64,
@@ -697,14 +665,12 @@ impl Peers {
         (to, cost)
     }
 
-    /// A server's proxy restarts.
     pub(crate) fn restart(&mut self, server: u32, proxy: &Proxy) {
         for (app, before) in (0..).map(AppId).zip(&mut self.before[server as usize]) {
             *before = sum(*before, proxy.node.peer_service(app));
         }
     }
 
-    /// Sends a node's messages; returns what they cost its server.
     pub(crate) fn transmit_all(
         &mut self,
         now: Time,
@@ -749,7 +715,6 @@ impl Peers {
         ppm > 0 && self.random.random_range(0..1_000_000) < ppm
     }
 
-    /// An interval of the time series ends.
     pub(crate) fn sample(&mut self, proxies: &[Proxy]) {
         self.traffic.messages_series.close();
         self.traffic.bytes_series.close();

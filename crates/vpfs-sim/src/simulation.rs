@@ -61,18 +61,12 @@ impl Simulation {
 
     /// [`Simulation::run`], with regular calls of `progress`, for example for a progress line. When one of them says
     /// so, the run ends at that time, as if it were the scenario's duration.
-    ///
-    /// # Errors
-    /// [`SimError::Violation`] if an invariant was broken.
     pub fn run_with(self, progress: impl FnMut(Progress) -> ControlFlow<()>) -> Result<Results, SimError> {
         self.run_observed(progress, |_| {})
     }
 
     /// [`Simulation::run_with`], with a call of `transfer` for each [`Transfer`], in the order in which they are done.
     /// They are not kept. Those that prepare files ([`crate::model::plan::Phase::Setup`]) are left out.
-    ///
-    /// # Errors
-    /// [`SimError::Violation`] if an invariant was broken.
     pub fn run_traced(
         mut self,
         progress: impl FnMut(Progress) -> ControlFlow<()>,
@@ -197,7 +191,6 @@ fn server_results(server: &Server, samples: &ServerSamples, now: Time) -> Server
     }
 }
 
-/// Builds a world from a scenario.
 struct Builder<'a> {
     scenario: &'a Scenario,
     calendar: Calendar,
@@ -314,7 +307,6 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Places an application's processes on its own nodes; returns the number of the first one.
     fn processes(&mut self, app: u32, processes: u32, spec: &App) -> u32 {
         let first = count(self.processes.len());
         let nodes = spec.nodes.clamp(1, processes);

@@ -20,7 +20,6 @@ use crate::process::{
 use crate::results::{AppMeasures, SimError, Spent, Trace, Transfer, Violation};
 use crate::server::{Check, NodeLink, NodePlan, Part, Peers, Proxy, Server, Shared, Stage, Work};
 
-/// A call that a process waits for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
     process: u32,
@@ -32,22 +31,18 @@ pub(crate) struct Call {
     parts_left: u32,
     /// When the last of the replies so far will be here, and how long its request waited and was served.
     last_reply: (Time, Spent),
-    /// The sum over the stages.
     spent: Spent,
 }
 
-/// What one request accesses.
 #[derive(Clone, Copy, Debug)]
 struct Access {
     object: u64,
     offset: u64,
     bytes: u64,
     elsewhere: Option<Bytes>,
-    /// The operation, for metadata.
     metadata: MetadataOp,
 }
 
-/// The state of the simulation.
 pub(crate) struct World {
     pub(crate) now: Time,
     pub(crate) calendar: Calendar,
@@ -55,9 +50,7 @@ pub(crate) struct World {
     pub(crate) servers: Vec<Server>,
     /// Of their links: for a request that is sent to it, nothing of a server itself need be looked at.
     pub(crate) latencies: Vec<Duration>,
-    /// The proxy of each server.
     pub(crate) proxies: Vec<Proxy>,
-    /// The servers that store directories and attributes.
     pub(crate) metadata_servers: Vec<u32>,
     pub(crate) nodes: Vec<NodeLink>,
     pub(crate) apps: Vec<AppState>,
@@ -66,25 +59,20 @@ pub(crate) struct World {
     pub(crate) processes: Vec<Process>,
     pub(crate) calls: Slab<Call>,
     pub(crate) parts: Slab<Part>,
-    /// Present if servers must hear of each other.
     pub(crate) peers: Option<Peers>,
     pub(crate) plan: NodePlan,
     pub(crate) trace: Trace,
     /// Requests sent; each one's number selects its random delay.
     pub(crate) sent: u64,
-    /// Of these, complete.
     pub(crate) completed: u64,
     pub(crate) samples: Vec<ServerSamples>,
-    /// Applications in the foreground that have not finished.
     pub(crate) unfinished: usize,
     pub(crate) events: u64,
     /// When the last interval of the time series ended.
     pub(crate) sampled: Time,
-    /// A buffer that is kept between calls.
     pub(crate) shares: Vec<Share>,
 }
 
-/// Constant settings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WorldSettings {
     pub(crate) seed: u64,
@@ -93,7 +81,6 @@ pub(crate) struct WorldSettings {
     pub(crate) jitter: Duration,
     pub(crate) skew: Duration,
     pub(crate) wait_limit: Duration,
-    /// The maximum number of intervals of the time series.
     pub(crate) most_intervals: u64,
 }
 
@@ -110,7 +97,6 @@ impl WorldSettings {
     }
 }
 
-/// A server at the end of each interval.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServerSamples {
     pub(crate) queued: Vec<u32>,
@@ -192,13 +178,11 @@ impl World {
         }
     }
 
-    /// The time, a server, and what it acts on.
     fn around(&mut self, server: u32) -> (Time, &mut Server, Shared<'_>) {
         let Self { now, servers, nodes, calendar, parts, .. } = self;
         (*now, &mut servers[server as usize], Shared { nodes, calendar, parts })
     }
 
-    /// An application's processes start.
     fn start(&mut self, app: u32) -> Result<(), SimError> {
         self.measures[app as usize].began = Some(self.now);
         let state = &self.apps[app as usize];
@@ -213,7 +197,6 @@ impl World {
         self.advance(process)
     }
 
-    /// Runs a process until it must wait.
     fn advance(&mut self, process: u32) -> Result<(), SimError> {
         while self.processes[process as usize].state == State::Running {
             let entry = &mut self.processes[process as usize];
@@ -237,7 +220,6 @@ impl World {
         Ok(())
     }
 
-    /// A process waits for the others of its application.
     fn wait(&mut self, process: u32, state: State) {
         let entry = &mut self.processes[process as usize];
         entry.state = state;
@@ -246,7 +228,6 @@ impl World {
         self.open_barrier(app);
     }
 
-    /// A process has finished.
     fn leave(&mut self, process: u32) {
         let entry = &mut self.processes[process as usize];
         entry.state = State::Left;
@@ -265,7 +246,6 @@ impl World {
         }
     }
 
-    /// An application has finished; the servers may forget it.
     fn tell_departure(&mut self, app: AppId) {
         if self.peers.is_none() {
             return;
@@ -305,7 +285,6 @@ impl World {
         }
     }
 
-    /// A process makes a call.
     fn issue(&mut self, process: u32, call: PlanCall) {
         self.processes[process as usize].call_issued(self.now);
         let op = match call {

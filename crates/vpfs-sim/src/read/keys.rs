@@ -10,14 +10,12 @@ const COUNT: Kind = Kind::Count;
 const SIZE: Kind = Kind::Size;
 const RATE: Kind = Kind::Rate;
 const TIME: Kind = Kind::Duration;
-/// A list of server numbers.
 const SERVERS: Kind = Kind::List("server numbers from 0, such as \"0-3\" or [\"0\", \"4-7\"]");
 
 const fn key(key: &'static str, kind: Kind, doc: &'static str) -> Tunable {
     Tunable::new(key, kind, doc)
 }
 
-/// An integer from 1 to a million.
 const fn some(name: &'static str, default: &'static str, doc: &'static str) -> Tunable {
     key(name, COUNT, doc).default(default).range("1", "1000000")
 }

@@ -41,9 +41,6 @@ impl Scenario {
 
     /// [`Scenario::parse`] for a file that may name `files`; `change` makes changes that others have asked for, before
     /// the whole is checked.
-    ///
-    /// # Errors
-    /// All problems that were found, each with its line.
     pub fn parse_with(
         file: &str,
         text: &str,
@@ -95,7 +92,6 @@ fn read(root: &Table<'_>, file: &str, files: &Files<'_>) -> Scenario {
     }
 }
 
-/// Reports what does not fit together.
 fn checked(root: &Table<'_>, scenario: Scenario) -> Scenario {
     // What is missing after another problem would be misleading.
     if !root.has_problems() {
@@ -106,7 +102,6 @@ fn checked(root: &Table<'_>, scenario: Scenario) -> Scenario {
     scenario
 }
 
-/// Reports a problem at the application that has it.
 fn refuse(root: &Table<'_>, misfit: &Misfit) {
     match misfit.app().and_then(|number| app_of_number(root, number)) {
         Some(table) => table.refuse(misfit.key, &misfit.problem),
@@ -142,7 +137,6 @@ fn read_policies(root: &Table<'_>, files: &Files<'_>) -> Vec<PolicySpec> {
     policies
 }
 
-/// The name of a policy or application.
 fn read_name<'a>(table: &'a Table<'_>) -> &'a str {
     let name = table.text("name").unwrap_or_default();
     if name.trim().is_empty() && table.has("name") {
@@ -267,7 +261,6 @@ fn read_device(group: &Table<'_>) -> DeviceProfile {
     DeviceProfile::PageCache(read_cache(&group.table("cache", &keys::CACHE), &base), device)
 }
 
-/// A device of one of [`KINDS`]. Parameters of one kind do not apply to a model of another kind.
 fn read_own(group: &Table<'_>, kind: &str, named: &DeviceProfile) -> DeviceProfile {
     let (own, fits) = match kind {
         "hdd" => {
@@ -384,7 +377,6 @@ fn read_cache(table: &Table<'_>, base: &PageCacheProfile) -> PageCacheProfile {
     }
 }
 
-/// Reads all applications and checks their names.
 fn read_apps(root: &Table<'_>, classes: &[Class], files: &Files<'_>) -> Vec<App> {
     let (mut apps, mut names) = (Vec::new(), BTreeSet::new());
     for table in root.tables("app", &keys::APP) {
@@ -480,14 +472,12 @@ fn read_phases(table: &Table<'_>) -> Vec<Phase> {
     table.texts("phases").into_iter().filter_map(phase).collect()
 }
 
-/// A named group of servers.
 #[derive(Clone, Debug)]
 struct Class {
     name: String,
     servers: Range<u32>,
 }
 
-/// The classes of all groups that have a name.
 fn read_classes(groups: &[Table<'_>]) -> Vec<Class> {
     let (mut classes, mut first): (Vec<Class>, u32) = (Vec::new(), 0);
     for group in groups {
@@ -505,7 +495,6 @@ fn read_classes(groups: &[Table<'_>]) -> Vec<Class> {
     classes
 }
 
-/// The layout of an application's files.
 fn read_layout(table: &Table<'_>, classes: &[Class]) -> Layout {
     let starts = [Start::First, Start::ByFile];
     Layout {
@@ -553,7 +542,6 @@ fn read_regions(table: &Table<'_>, classes: &[Class]) -> Vec<Region> {
     regions
 }
 
-/// The stripes of a round, in the order of the classes.
 fn read_stripes(region: &Table<'_>, classes: &[Class]) -> Vec<(u32, u64)> {
     let (mut stripes, mut seen) = (Vec::new(), BTreeSet::new());
     for text in region.texts("stripes") {
@@ -584,7 +572,6 @@ fn read_stripe<'a>(text: &str, classes: &'a [Class]) -> Result<(&'a Class, u64),
     if bytes > 1 << 40 { Err("a stripe is at most 1TiB".into()) } else { Ok((class, bytes)) }
 }
 
-/// The workload of an application; `None` if there is not exactly one.
 fn read_workload(app: &Table<'_>, nodes: u32, files: &Files<'_>) -> Option<Workload> {
     const KINDS: [&str; 10] =
         ["ior", "btio", "md", "wrf", "pio", "tile", "noncontig", "paced", "interactive", "replay"];
@@ -663,7 +650,6 @@ fn read_btio(table: &Table<'_>, nodes: u32) -> Btio {
     }
 }
 
-/// The bytes of a call; the table has checked their range.
 fn call_bytes(bytes: u64) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }

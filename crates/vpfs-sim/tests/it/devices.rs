@@ -203,10 +203,7 @@ fn a_stream_gives_way_after_a_batch() {
     }
     // 100 MiB take 1.5 s; two batches of 4 MiB and what was already started take 0.15 s.
     assert!(now < Time::from_millis(200), "{now:?}");
-    while let Some(next) = device.poll_timeout() {
-        while device.poll_completed(next).is_some() {}
-    }
-    assert_eq!(device.outstanding(), 0);
+    drain(&mut device);
 }
 
 /// Symptom: beside 14 large writes, one small read in a hundred took 3 to 5 seconds, longer than beside 28. Cause: a
@@ -257,11 +254,7 @@ fn one_head_serves_in_arrival_order() {
         at = at + Duration::from_millis(if i % 3 == 0 { 6 } else { 1 });
         expected.push(Completion { id: IoId(i as u64), at });
     }
-    let mut done = Vec::new();
-    while let Some(now) = device.poll_timeout() {
-        done.extend(std::iter::from_fn(|| device.poll_completed(now)));
-    }
-    assert_eq!(done, expected);
+    assert_eq!(drain(&mut *device), expected);
 }
 
 #[test]
@@ -277,47 +270,51 @@ fn one_head_does_not_care_for_distance_and_depth() {
     assert!((behind - 10.0 * large - 0.005).abs() < 0.001, "{behind} s");
 }
 
-#[test]
-fn equal_inputs_give_equal_completions() {
-    let run = |device: &mut dyn Device| {
-        let mut random = Lcg(3);
-        let next = |i: usize| match i % 3 {
-            0 => write(random.below(9), random.below(1 << 30), random.below(1 << 20)),
-            _ => read(random.below(9), random.below(1 << 30), random.below(1 << 16)),
-        };
-        closed_loop(device, 11, 500, next)
-    };
-    assert_eq!(run(&mut hdd()), run(&mut hdd()));
-    let ssd = || Ssd::new(SsdProfile::PCIE_X4);
-    assert_eq!(run(&mut ssd()), run(&mut ssd()));
-}
-
-/// Submits 20 accesses at once and polls as `next_poll` says.
-fn twenty(mut next_poll: impl FnMut(Time) -> Time) -> Vec<Completion> {
-    let mut device = hdd();
-    for i in 0..20 {
-        device.submit(Time::ZERO, read(i, 0, 4096));
+/// The completions of accesses at these milliseconds on a new device, which is polled at each of its timeouts, or once
+/// much later.
+fn completions(profile: &DeviceProfile, accesses: &[(u64, Io)], is_prompt: bool) -> Vec<Completion> {
+    let (mut device, mut done) = (profile.build(), Vec::new());
+    for (millis, io) in accesses {
+        let now = Time::from_millis(*millis);
+        while let Some(next) = device.poll_timeout().filter(|next| is_prompt && *next <= now) {
+            done.extend(std::iter::from_fn(|| device.poll_completed(next)));
+        }
+        device.submit(now, *io);
     }
-    let mut done = Vec::new();
-    while let Some(next) = device.poll_timeout() {
-        let now = next_poll(next);
-        done.extend(std::iter::from_fn(|| device.poll_completed(now)));
+    if !is_prompt {
+        done.extend(std::iter::from_fn(|| device.poll_completed(Time::from_millis(600_000))));
     }
-    assert_eq!(device.outstanding(), 0);
+    done.extend(drain(&mut *device));
     done
 }
 
 #[test]
-fn late_polls_do_not_slow_the_device() {
-    let prompt = twenty(|next| next);
-    assert_eq!(prompt.len(), 20);
-    assert_eq!(twenty(|_| Time::from_millis(60_000)), prompt);
+fn late_polls_slow_no_device_and_equal_inputs_give_equal_completions() {
+    let cache = DeviceProfile::PageCache(SMALL_CACHE, Box::new(DeviceProfile::hdd()));
+    for profile in [DeviceProfile::hdd(), DeviceProfile::ssd(), DeviceProfile::Volume(DISK), cache] {
+        let mut random = Lcg(3);
+        let mut access = |number| match number % 3 {
+            0 => (number * 2, write(random.below(9), random.below(1 << 30), random.below(1 << 20))),
+            _ => (number * 2, read(random.below(9), random.below(1 << 30), random.below(1 << 16))),
+        };
+        let accesses: Vec<_> = (0..300_u64).map(&mut access).collect();
+        let sorted = |is_prompt| {
+            let mut done = completions(&profile, &accesses, is_prompt);
+            done.sort_by_key(|completion| (completion.at, completion.id));
+            done
+        };
+        let prompt = sorted(true);
+        assert_eq!(prompt.len(), 300, "{profile:?}");
+        assert_eq!(sorted(true), prompt, "{profile:?}");
+        assert_eq!(sorted(false), prompt, "{profile:?}");
+    }
 }
 
 #[test]
 fn the_elevator_serves_out_of_order() {
-    let ids: Vec<IoId> = twenty(|next| next).into_iter().map(|completion| completion.id).collect();
-    assert!(!ids.is_sorted());
+    let accesses: Vec<_> = (0..20).map(|object| (0, read(object, 0, 4096))).collect();
+    let done = completions(&DeviceProfile::hdd(), &accesses, true);
+    assert!(!done.is_sorted_by_key(|completion| completion.id), "{done:?}");
 }
 
 #[test]
@@ -504,32 +501,6 @@ fn an_idle_volume_saves_up_a_burst() {
     assert_eq!(submit(&mut device, 0, 30), Time::ZERO + unlimited(SMALL));
     assert_eq!(submit(&mut device, 50, 15), Time::from_millis(50) + unlimited(SMALL));
     assert!(submit(&mut device, 51, 1) > Time::from_millis(51) + unlimited(SMALL));
-}
-
-/// Submits the same accesses at the same times, and polls as `is_prompt` says.
-fn hundred(is_prompt: bool) -> Vec<Completion> {
-    let (mut device, mut done) = (Volume::new(DISK), Vec::new());
-    for i in 0..100 {
-        let now = Time::from_millis(i * 7);
-        while let Some(next) = device.poll_timeout().filter(|next| is_prompt && *next <= now) {
-            done.extend(device.poll_completed(next));
-        }
-        device.submit(now, access(i * 7_919 % 13 * 50_000));
-    }
-    if !is_prompt {
-        done.extend(std::iter::from_fn(|| device.poll_completed(Time::from_millis(600_000))));
-    }
-    done.extend(drain(&mut device));
-    done
-}
-
-#[test]
-fn late_polls_do_not_slow_the_volume() {
-    let prompt = hundred(true);
-    assert_eq!(prompt.len(), 100);
-    assert!(prompt.is_sorted_by_key(|completion| completion.at));
-    assert_eq!(hundred(false), prompt);
-    assert_eq!(hundred(true), prompt, "equal inputs give equal completions");
 }
 
 #[test]
@@ -795,27 +766,6 @@ fn rewriting_a_dirty_page_dirties_nothing_more() {
 }
 
 #[test]
-fn late_polls_do_not_slow_the_cache() {
-    let run = |poll_at: fn(Time) -> Time| {
-        let mut device = cache();
-        for i in 0..300 {
-            device
-                .submit(Time::from_millis(i), if i % 5 == 0 { read(1, i << 30, 4096) } else { write(1, i << 24, MIB) });
-        }
-        let mut done = Vec::new();
-        while let Some(next) = device.poll_timeout() {
-            let now = poll_at(next.max(Time::from_millis(300)));
-            done.extend(std::iter::from_fn(|| device.poll_completed(now)));
-        }
-        done.sort_by_key(|completion: &Completion| (completion.at, completion.id));
-        done
-    };
-    let prompt = run(|next| next);
-    assert_eq!(prompt.len(), 300);
-    assert_eq!(run(|_| Time::from_millis(600_000)), prompt);
-}
-
-#[test]
 fn a_cache_without_room_still_goes_on() {
     let profile =
         PageCacheProfile { background_bytes: 0, limit_bytes: 0, resume_bytes: 9, flush_depth: 0, ..SMALL_CACHE };
@@ -860,16 +810,13 @@ proptest! {
 
 #[test]
 fn without_storage_the_servers_work_bounds_the_rate() {
-    let (mut device, mut now) = (NullAio::new(NullAioProfile::XEN_GUEST), Time::ZERO);
+    let mut device = NullAio::new(NullAioProfile::XEN_GUEST);
     for i in 0..100 {
-        device.submit(now, write(1, i << 18, 256 << 10));
+        device.submit(Time::ZERO, write(1, i << 18, 256 << 10));
     }
-    while let Some(next) = device.poll_timeout() {
-        now = next;
-        device.poll_completed(now);
-    }
+    let end = drain(&mut device).pop().unwrap().at;
     // 96 of them make the paper's 612 MB/s.
-    let rate = 96.0 * 100.0 * f64::from(256 << 10) / now.since(Time::ZERO).as_secs_f64();
+    let rate = 96.0 * 100.0 * f64::from(256 << 10) / end.since(Time::ZERO).as_secs_f64();
     assert!((rate / 612e6 - 1.0).abs() < 0.01, "{rate}");
 }
 

@@ -17,7 +17,7 @@ mod sharing;
 use std::time::Duration;
 
 use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable, Weight};
-use vpfs_sim::model::plan::{Ior, Phase};
+use vpfs_sim::model::plan::{Interactive, Ior, Phase};
 use vpfs_sim::{App, Layout, PolicySpec, Results, Scenario, Simulation};
 
 fn ior(processes: u32) -> Ior {
@@ -36,4 +36,23 @@ fn sfq(depth: u32) -> PolicySpec {
 
 fn run(scenario: &Scenario, policy: &PolicySpec) -> Results {
     Simulation::new(scenario, policy).unwrap().run().unwrap()
+}
+
+/// With D = 14, the paper's disk.
+fn settings(kind: PolicyKind) -> Settings {
+    Settings::new(kind, Depth::new(14).unwrap(), SlotCostTable::default())
+}
+
+/// Processes that write all the time, at random offsets.
+fn random_writes(processes: u32, kib: u32) -> Interactive {
+    Interactive {
+        processes,
+        transfer_bytes: kib << 10,
+        file_bytes: 256 << 20,
+        think: Duration::ZERO,
+        time: Duration::MAX,
+        read: false,
+        fills: true,
+        seed: 1,
+    }
 }

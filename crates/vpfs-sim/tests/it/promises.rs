@@ -4,14 +4,15 @@
 
 use std::time::Duration;
 
-use vpfs_core::{Bytes, Depth, PolicyKind, Scope, Settings, SlotCostTable, Target};
+use vpfs_core::{Bytes, PolicyKind, Scope, Target};
 use vpfs_sim::model::device::{DeviceProfile, VolumeProfile};
-use vpfs_sim::model::plan::{Interactive, Ior, Phase};
+use vpfs_sim::model::plan::{Ior, Phase};
 use vpfs_sim::{App, Layout, LinkProfile, PolicySpec, Results, Scenario, ServerGroup};
 
-use crate::{ior, run};
+use crate::{ior, random_writes, run, settings};
 
 const SECONDS: u64 = 60;
+const ALL: [u64; 2] = [0, u64::MAX];
 const MODES: [&str; 2] = ["policy = \"two-level\"", "policy = \"two-level\", deadlines = \"paper\""];
 
 /// One disk server of about 50 MB/s. The tight class asks for three quarters of its `target` in MB/s and is promised
@@ -44,11 +45,18 @@ fn scenario(scheduler: &str, target: u32, deadline_ms: u32) -> Scenario {
     Scenario::parse("promises.toml", &text).unwrap()
 }
 
-/// The number of the tight class's calls, of a thousand, that exceeded its deadline.
-fn late(results: &Results) -> usize {
-    let calls = || results.trace.iter().filter(|call| call.app == 0);
-    let late = calls().filter(|call| call.finished - call.issued > Duration::from_millis(100)).count();
-    late * 1000 / calls().count()
+/// The number of the first application's calls that took longer than this and ended in these seconds, and of all.
+fn late(results: &Results, millis: u64, [from, to]: [u64; 2]) -> (usize, usize) {
+    let within = Duration::from_secs(from)..Duration::from_secs(to);
+    let calls = || results.trace.iter().filter(|call| call.app == 0 && within.contains(&call.finished));
+    let late = calls().filter(|call| call.finished - call.issued > Duration::from_millis(millis)).count();
+    (late, calls().count())
+}
+
+/// The number of the second application's calls that ended in these seconds.
+fn copied(results: &Results, from: u64, to: u64) -> usize {
+    let within = Duration::from_secs(from)..Duration::from_secs(to);
+    results.trace.iter().filter(|call| call.app == 1 && within.contains(&call.finished)).count()
 }
 
 fn rates(results: &Results) -> [f64; 2] {
@@ -62,7 +70,8 @@ fn measure(scheduler: &str, deadline_ms: u32) -> (usize, [f64; 2]) {
 fn measure_with(scheduler: &str, target: u32, deadline_ms: u32) -> (usize, [f64; 2]) {
     let scenario = scenario(scheduler, target, deadline_ms);
     let results = run(&scenario, &scenario.policies[0]);
-    let (late, rates) = (late(&results), rates(&results));
+    let ((late, all), rates) = (late(&results, 100, ALL), rates(&results));
+    let late = late * 1000 / all;
     println!("{scheduler:22} greedy at {deadline_ms:3} ms: {late:3} of 1000 late, {rates:.1?} MB/s");
     (late, rates)
 }
@@ -103,16 +112,6 @@ fn promises_that_exceed_the_storage_cost_no_throughput() {
 /// Four writers of 8 KiB, promised 20 ms within 10 MB/s, beside twelve whose calls of `large_mib` are striped over
 /// all of four servers.
 fn beside_large_requests(large_mib: u32) -> Results {
-    let small = Interactive {
-        processes: 4,
-        transfer_bytes: 8 << 10,
-        file_bytes: 256 << 20,
-        think: Duration::ZERO,
-        time: Duration::MAX,
-        read: false,
-        fills: true,
-        seed: 1,
-    };
     let large = Ior { transfer_bytes: large_mib << 20, block_bytes: 1 << 30, ..ior(12) };
     let target = Target { rate: Bytes(10_000_000), scope: Scope::Total, deadline: Duration::from_millis(20) };
     let of = |app: App| App { layout: Layout::striped(64 << 10), phases: vec![Phase::Write], ..app };
@@ -123,13 +122,12 @@ fn beside_large_requests(large_mib: u32) -> Results {
         servers: vec![ServerGroup { link, ..ServerGroup::new(4, device) }],
         trace: true,
         apps: vec![
-            of(App { nodes: 4, target: Some(target), ..App::new("small", small) }),
+            of(App { nodes: 4, target: Some(target), ..App::new("small", random_writes(4, 8)) }),
             of(App { nodes: 12, ..App::new("large", large) }),
         ],
         ..Scenario::default()
     };
-    let settings = Settings::new(PolicyKind::TwoLevel, Depth::new(14).unwrap(), SlotCostTable::default());
-    run(&scenario, &PolicySpec::new("two-level", settings))
+    run(&scenario, &PolicySpec::new("two-level", settings(PolicyKind::TwoLevel)))
 }
 
 /// Symptom: beside calls of 1 and of 16 MiB, the large application had half of its rate for ten seconds. Cause: bulk
@@ -141,16 +139,12 @@ fn a_deadline_leaves_the_rest_to_large_requests() {
     for large_mib in [1, 16] {
         let results = beside_large_requests(large_mib);
         for [from, to] in [[2, 12], [12, 40]] {
-            let within = &(Duration::from_secs(from)..Duration::from_secs(to));
-            let calls =
-                |app| results.trace.iter().filter(move |call| call.app == app && within.contains(&call.finished));
-            let late = calls(0).filter(|call| call.finished - call.issued > Duration::from_millis(20)).count();
-            let written = calls(1).count() as f64 * f64::from(large_mib) * 1.048_576;
-            let rate = written / (within.end - within.start).as_secs_f64();
-            assert!(late * 20 <= calls(0).count(), "{late} late beside {large_mib} MiB in {within:?}");
+            let (late, all) = late(&results, 20, [from, to]);
+            let rate = copied(&results, from, to) as f64 * f64::from(large_mib) * 1.048_576 / (to - from) as f64;
+            assert!(late * 20 <= all, "{late} late beside {large_mib} MiB from {from} to {to} s");
             // A rate is known after a few calls, of which there are few of 16 MiB.
             let least = if large_mib == 16 && from < 12 { 15.0 } else { 40.0 };
-            assert!(rate >= least, "{rate} MB/s beside {large_mib} MiB in {within:?}");
+            assert!(rate >= least, "{rate} MB/s beside {large_mib} MiB from {from} to {to} s");
         }
     }
 }
@@ -164,11 +158,10 @@ fn a_deadline_leaves_the_rest_of_a_serial_disk() {
     let scenario = Scenario::parse("promised-latency.toml", text).unwrap();
     let policy = scenario.policies.iter().find(|policy| policy.name == "two-level").unwrap();
     let results = run(&Scenario { trace: true, ..scenario.clone() }, policy);
-    let calls = || results.trace.iter().filter(|call| call.app == 0);
-    let late = calls().filter(|call| call.finished - call.issued > Duration::from_millis(100)).count();
+    let (late, all) = late(&results, 100, ALL);
     let copied = results.apps[1].written_bytes as f64 / 60e6;
-    println!("{late} of {} late, the copy {copied:.1} MB/s", calls().count());
-    assert!(late * 20 <= calls().count(), "{late} of {}", calls().count());
+    println!("{late} of {all} late, the copy {copied:.1} MB/s");
+    assert!(late * 20 <= all, "{late} of {all}");
     assert!(copied >= 7.0, "{copied} MB/s");
 }
 
@@ -182,13 +175,8 @@ fn bulk_keeps_what_a_promise_leaves_when_that_begins() {
     scenario.trace = true;
     let policy = scenario.policies.iter().find(|policy| policy.name == "two-level").unwrap();
     let results = run(&scenario, policy);
-    let written = |from: u64, to: u64| {
-        let within = Duration::from_secs(from)..Duration::from_secs(to);
-        results.trace.iter().filter(|call| call.app == 1 && within.contains(&call.finished)).count()
-    };
-    let (first, later) = (written(5, 10), written(20, 25));
+    let (first, later) = (copied(&results, 5, 10), copied(&results, 20, 25));
     assert!(first * 4 >= later * 3, "{first} calls in seconds 5 to 10, {later} in 20 to 25");
-    let calls = || results.trace.iter().filter(|call| call.app == 0);
-    let late = calls().filter(|call| call.finished - call.issued > Duration::from_millis(20)).count();
-    assert!(late * 20 <= calls().count(), "{late} late of {}", calls().count());
+    let (late, all) = late(&results, 20, ALL);
+    assert!(late * 20 <= all, "{late} late of {all}");
 }

@@ -10,8 +10,8 @@ use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable};
 use vpfs_sim::model::device::{DeviceProfile, NullAioProfile};
 use vpfs_sim::model::plan::{Call, Dir, Extent, FileId, Interactive, Ior, Noncontig, Phase, Plan, Step, Steps};
 use vpfs_sim::{
-    App, AppResults, Layout, LinkProfile, PolicySpec, RequestTime, Results, Scenario, ServerGroup, Simulation,
-    Transfer, Workload,
+    App, AppResults, CallTrace, Layout, LinkProfile, PolicySpec, RequestTime, Results, Scenario, ServerGroup,
+    Simulation, Transfer, Workload,
 };
 
 use crate::{ior, run};
@@ -49,19 +49,15 @@ fn one_client_takes_exactly_what_the_models_say() {
     assert_eq!(one_call(Phase::Read, ideal), flash(60, 115_000_000) + first_buffer);
 }
 
-fn rate(results: &Results) -> f64 {
-    results.throughput()
-}
-
 #[test]
 fn links_limit_throughput() {
     for phase in [Phase::Write, Phase::Read] {
         let load = Ior { time_limit: None, block_bytes: 64 * MIB, read: true, ..ior(8) };
         let servers = scenario(ServerGroup::new(2, DeviceProfile::None), phase, load);
-        let two = rate(&run(&servers, &PolicySpec::fifo()));
+        let two = run(&servers, &PolicySpec::fifo()).throughput();
         assert!((0.95..=1.0).contains(&(two / 234e6)), "{two}");
         let one_node = Scenario { node_link: Some(GIGABIT), ..servers };
-        let one = rate(&run(&one_node, &PolicySpec::fifo()));
+        let one = run(&one_node, &PolicySpec::fifo()).throughput();
         assert!((0.95..=1.0).contains(&(one / 117e6)), "{one}");
     }
 }
@@ -93,7 +89,7 @@ fn results(seed: u64, jitter: Duration) -> Results {
 
 /// The applications in the order in which a server completes their requests.
 fn order(results: &Results, server: u32) -> Vec<u32> {
-    let part = |call: &vpfs_sim::CallTrace| {
+    let part = |call: &CallTrace| {
         let part = call.parts.iter().find(|part| part.server == server).unwrap();
         (part.finished, call.app)
     };
@@ -146,15 +142,7 @@ fn orders(request_time: RequestTime, apart: Duration) -> BTreeSet<Vec<u32>> {
     let mut settings = Settings::new(PolicyKind::Ioco, Depth::new(1).unwrap(), SlotCostTable::uniform());
     settings.ioco.window = Duration::from_millis(250);
     let results = run(&scenario, &PolicySpec { request_time, ..PolicySpec::new("ioco", settings) });
-    let order = |server| {
-        let part = |call: &vpfs_sim::CallTrace| {
-            (call.parts.iter().find(|part| part.server == server).unwrap().finished, call.app)
-        };
-        let mut done: Vec<_> = results.trace.iter().map(part).collect();
-        done.sort_unstable();
-        done.into_iter().map(|(_, app)| app).collect()
-    };
-    (0..SERVERS).map(order).collect()
+    (0..SERVERS).map(|server| order(&results, server)).collect()
 }
 
 /// As long as the parts of a call are apart for less than a window, and no window ends between them, arrival is as good

@@ -20,6 +20,12 @@ fn problems(text: &str) -> String {
     Scenario::parse("my.toml", text).unwrap_err().to_string()
 }
 
+fn run(text: &str) -> Result<Results, String> {
+    let scenario = Scenario::parse("my.toml", text).map_err(|problems| problems.to_string())?;
+    let run = Simulation::new(&scenario, &scenario.policies[0]).and_then(Simulation::run);
+    run.map_err(|error| error.to_string())
+}
+
 #[test]
 fn every_scenario_parses() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
@@ -91,7 +97,7 @@ fn rates(text: &str) -> Vec<f64> {
 fn rates_under(policy: &str, text: &str) -> Vec<f64> {
     let scenario = Scenario::parse("test.toml", text).unwrap_or_else(|problems| panic!("{problems}"));
     let policy = scenario.policies.iter().find(|known| known.name == policy).unwrap();
-    let results = Simulation::new(&scenario, policy).unwrap().run().unwrap();
+    let results = crate::run(&scenario, policy);
     let skipped = usize::try_from(10_000 / results.interval.as_millis()).unwrap();
     let sum = |series: &[u64]| series.iter().skip(skipped).sum::<u64>() as f64;
     results.apps.iter().map(|app| sum(&app.bytes_series)).collect()
@@ -185,8 +191,7 @@ fn every_workload_can_be_simulated() {
         "interactive = { processes = 2, file = \"1MiB\", time = \"1s\", read = \"on\" }",
     ];
     for workload in workloads {
-        let scenario = Scenario::parse("my.toml", &format!("{REST}{workload}")).unwrap();
-        let results = Simulation::new(&scenario, &scenario.policies[0]).unwrap().run().unwrap();
+        let results = run(&format!("{REST}{workload}")).unwrap();
         assert!(results.apps[0].calls > 5 && results.apps[0].finish.is_some(), "{workload}: {}", results.to_json());
     }
 }
@@ -196,16 +201,14 @@ fn every_workload_can_be_simulated() {
 fn calls_with_think_time_fill_the_run() {
     let app = "phases = [\"read\"]\ninteractive = { processes = 3, think = \"20ms\", read = \"on\" }";
     let text = format!("duration = \"30s\"\n{REST}{app}").replace("[[servers]]", "[[servers]]\ndevice = \"ssd\"");
-    let scenario = Scenario::parse("my.toml", &text).unwrap();
-    let results = Simulation::new(&scenario, &scenario.policies[0]).unwrap().run().unwrap();
+    let results = run(&text).unwrap();
     let app = &results.apps[0];
     let turn = 0.020 + app.read.mean_seconds;
     let expected = 3.0 * 30.0 / turn;
     assert!((app.calls as f64 / expected - 1.0).abs() < 0.02, "{} calls, {expected:.0} expected", app.calls);
     assert_eq!((app.written_bytes, app.finish), (0, None));
     let limited = text.replace("think =", "time = \"10s\", think =");
-    let scenario = Scenario::parse("my.toml", &limited).unwrap();
-    let results = Simulation::new(&scenario, &scenario.policies[0]).unwrap().run().unwrap();
+    let results = run(&limited).unwrap();
     let finish = results.apps[0].finish.unwrap().as_secs_f64();
     assert!((10.0..10.1).contains(&finish), "{finish}");
 
@@ -250,7 +253,7 @@ fn regions_have_stripes_for_each_class_of_server() {
     let region = |start, stripes: &[(u32, u64)]| Region { start, stripes: stripes.to_vec() };
     let expected = [region(0, &[(0, 4096), (1, 4096), (2, 8192)]), region(1 << 20, &[(2, 65536)])];
     assert_eq!(scenario.apps[0].layout, Layout::by_region(expected));
-    let results = Simulation::new(&scenario, &scenario.policies[0]).unwrap().run().unwrap();
+    let results = crate::run(&scenario, &scenario.policies[0]);
     assert_eq!(results.servers.iter().map(|server| server.bytes).sum::<u64>(), 2 * results.apps[0].written_bytes);
     assert_eq!([0, 1].map(|server: usize| results.servers[server].bytes), [512 << 10; 2]);
 
@@ -285,22 +288,21 @@ fn a_log_is_replayed_as_an_application() {
         reader.finish().map_err(|error| error.to_string())
     };
     let files = Files { text: &|_| Err(std::io::Error::other("none")), log: &read };
-    let run = |text: &str| {
+    let replayed = |text: &str| {
         let scenario = Scenario::parse_with("my.toml", text, &files, |scenario| scenario).unwrap();
-        Simulation::new(&scenario, &scenario.policies[0]).unwrap().run().unwrap()
+        crate::run(&scenario, &scenario.policies[0])
     };
     let text = format!("{REST}replay = {{ log = \"run.csv\" }}");
-    let alone = run(&text).apps.swap_remove(0);
+    let alone = replayed(&text).apps.swap_remove(0);
     assert_eq!((alone.written_bytes, alone.read_bytes, alone.calls), (2 << 20, 64 << 10, 3));
     let seconds = alone.run_time().unwrap().as_secs_f64();
     assert!((1.0..1.2).contains(&seconds), "a second between the first one's calls: {seconds}");
     let other = "\n[[app]]\nname = \"b\"\nbackground = \"on\"\nphases = [\"write\"]\nior = { processes = 64 }";
-    let beside = run(&format!("{text}{other}")).apps.swap_remove(0);
+    let beside = replayed(&format!("{text}{other}")).apps.swap_remove(0);
     assert_eq!((beside.written_bytes, beside.calls), (alone.written_bytes, 3));
     assert!(beside.run_time() > alone.run_time());
 
-    let problem =
-        |text: &str| Scenario::parse("my.toml", &format!("{REST}replay = {{ {text} }}")).unwrap_err().to_string();
+    let problem = |text: &str| problems(&format!("{REST}replay = {{ {text} }}"));
     assert!(problem("").starts_with("my.toml:8: app.replay.log: is missing"), "{}", problem(""));
     assert!(problem("log = \"a\"").starts_with("my.toml:8: app.replay.log: a scenario without a directory"));
 }
@@ -340,12 +342,6 @@ fn scenario(root: &str, servers: &str, app: &str) -> String {
     )
 }
 
-fn run(text: &str) -> Result<Results, String> {
-    let scenario = Scenario::parse("my.toml", text).map_err(|problems| problems.to_string())?;
-    let run = Simulation::new(&scenario, &scenario.policies[0]).and_then(Simulation::run);
-    run.map_err(|error| error.to_string())
-}
-
 fn refusal(root: &str, servers: &str, app: &str) -> String {
     run(&scenario(root, servers, app)).expect_err("it is too large")
 }
@@ -365,7 +361,7 @@ fn a_run_that_needs_too_much_memory_is_refused() {
         assert!(refusal.contains(expected), "{refusal}");
     }
     let three = scenario("", "", "copies = 9000\nior = {}") + "[[app]]\nname = \"b\"\ncopies = 9000\nior = {}\n";
-    let problems = Scenario::parse("my.toml", &three).unwrap_err().to_string();
+    let problems = problems(&three);
     assert!(problems.contains("app.copies: makes more than 10000 applications"), "{problems}");
 }
 
@@ -428,7 +424,7 @@ fn a_client_with_a_full_link_does_not_keep_others_from_servers() {
 
 #[test]
 fn contradicting_devices_are_refused() {
-    let problems = |servers: &str| Scenario::parse("my.toml", &scenario("", servers, SMALL)).unwrap_err().to_string();
+    let problems = |servers: &str| problems(&scenario("", servers, SMALL));
     let both = problems("device = \"ssd\"\nhdd = { rate = \"10MB/s\" }");
     assert!(both.contains("servers.hdd: does not match device = \"ssd\""), "{both}");
     let both = problems("volume = {}\nssd = {}");

@@ -14,11 +14,15 @@ use vpfs_sim::{App, Layout, Partition, PeerNetwork, PolicySpec, Restart, Results
 
 use crate::{app, ior, run, sfq};
 
+fn policy(kind: PolicyKind, mode: SharingMode) -> PolicySpec {
+    let mut settings = Settings::new(kind, Depth::new(4).unwrap(), SlotCostTable::uniform());
+    settings.sharing.mode = mode;
+    settings.sharing.broadcast_threshold = Bytes::mib(1);
+    PolicySpec::new(kind.name(), settings)
+}
+
 fn dsfq(mode: SharingMode) -> PolicySpec {
-    let mut policy = sfq(4);
-    policy.settings.sharing.mode = mode;
-    policy.settings.sharing.broadcast_threshold = Bytes::mib(1);
-    policy
+    policy(PolicyKind::SfqD, mode)
 }
 
 /// One application has files on half of the servers, the other on all.
@@ -42,9 +46,7 @@ fn ratio(results: &Results) -> f64 {
 #[test]
 fn shares_of_device_time_hold_over_servers() {
     for (mode, tolerance) in [(SharingMode::Threshold, 0.15), (SharingMode::Layout, 0.05)] {
-        let mut policy = dsfq(mode);
-        policy.settings.kind = PolicyKind::Isolation;
-        let total = ratio(&run(&equal_parts(), &policy));
+        let total = ratio(&run(&equal_parts(), &policy(PolicyKind::Isolation, mode)));
         assert!((total - 1.0).abs() < tolerance, "{mode:?}: {total}");
     }
 }
@@ -52,22 +54,29 @@ fn shares_of_device_time_hold_over_servers() {
 /// The same with requests whose parts have the same size on all servers.
 fn equal_parts() -> Scenario {
     let mut scenario = skewed();
-    scenario.apps[0].workload = vpfs_sim::model::plan::Ior { transfer_bytes: 512 << 10, ..ior(16) }.into();
+    scenario.apps[0].workload = Ior { transfer_bytes: 512 << 10, ..ior(16) }.into();
+    scenario
+}
+
+const WIDE: u32 = 64;
+
+/// The same on many servers, with processes for all of them.
+fn wide() -> Scenario {
+    let mut scenario = skewed();
+    scenario.servers = vec![ServerGroup::new(WIDE, DeviceProfile::hdd())];
+    scenario.apps[0].layout = Layout::striped(64 << 10).over(0..WIDE / 2);
+    for app in &mut scenario.apps {
+        app.workload = Ior { transfer_bytes: 2 << 20, ..ior(128) }.into();
+    }
     scenario
 }
 
 /// Groups of a tree share as well as all servers with each other: what is known late on each level is made up for.
 #[test]
 fn groups_share_as_well_as_all_pairs() {
-    const SERVERS: u32 = 64;
     let fairness = |mode, group_size| {
-        let mut scenario = skewed();
+        let mut scenario = wide();
         scenario.duration = Some(Duration::from_secs(30));
-        scenario.servers = vec![ServerGroup::new(SERVERS, DeviceProfile::hdd())];
-        scenario.apps[0].layout = Layout::striped(64 << 10).over(0..SERVERS / 2);
-        for app in &mut scenario.apps {
-            app.workload = vpfs_sim::model::plan::Ior { transfer_bytes: 2 << 20, ..ior(128) }.into();
-        }
         scenario.peers.settings.group_size = group_size;
         let results = run(&scenario, &dsfq(mode));
         let bytes = results.bytes_between(Duration::from_secs(10), Duration::from_secs(30));
@@ -87,14 +96,8 @@ fn groups_share_as_well_as_all_pairs() {
 /// known yet, and no more.
 #[test]
 fn groups_share_again_after_faults() {
-    const SERVERS: u32 = 64;
-    let mut scenario = skewed();
-    scenario.servers = vec![ServerGroup::new(SERVERS, DeviceProfile::hdd())];
-    scenario.apps[0].layout = Layout::striped(64 << 10).over(0..SERVERS / 2);
-    for app in &mut scenario.apps {
-        app.workload = vpfs_sim::model::plan::Ior { transfer_bytes: 2 << 20, ..ior(128) }.into();
-    }
-    let cut = |from, to, servers: std::ops::Range<u32>| Partition {
+    let mut scenario = wide();
+    let cut = |from, to, servers: Range<u32>| Partition {
         from: Duration::from_secs(from),
         to: Duration::from_secs(to),
         servers: servers.collect(),
@@ -104,7 +107,7 @@ fn groups_share_again_after_faults() {
         duplicate_ppm: 10_000,
         extra_delay: Duration::from_millis(100),
         partitions: vec![cut(10, 20, 20..44)],
-        random_restarts: SERVERS / 2,
+        random_restarts: WIDE / 2,
         ..PeerNetwork::default()
     };
     scenario.peers.settings.group_size = 4;
@@ -195,13 +198,6 @@ struct Host {
     start: Duration,
 }
 
-fn policy(kind: PolicyKind, mode: SharingMode) -> PolicySpec {
-    let mut settings = Settings::new(kind, Depth::new(4).unwrap(), SlotCostTable::uniform());
-    settings.sharing.mode = mode;
-    settings.sharing.broadcast_threshold = Bytes::mib(1);
-    PolicySpec::new(kind.name(), settings)
-}
-
 /// Always has requests of 256 KiB at each of its servers, whatever the others do: each process has a file on one of
 /// them.
 fn host(name: &str, Host { servers, start }: &Host, share: Option<&str>) -> App {
@@ -264,7 +260,7 @@ proptest! {
     fn members_alone_are_as_good_as_applications_of_the_file(
         names in prop::collection::vec(any_host(4), 2..5),
     ) {
-        let policy = policy(PolicyKind::SfqD, SharingMode::Threshold);
+        let policy = dsfq(SharingMode::Threshold);
         let own = bytes(&scenario(4, hosts(&names, None)), &policy);
         let shared = bytes(&scenario(4, hosts(&names, Some("project"))), &policy);
         let all: f64 = own.iter().sum();
@@ -277,7 +273,7 @@ proptest! {
     /// servers of their own are worth no more.
     #[test]
     fn a_share_gets_what_one_name_would(names in prop::collection::vec(any_host(4), 2..5)) {
-        let policy = policy(PolicyKind::SfqD, SharingMode::Threshold);
+        let policy = dsfq(SharingMode::Threshold);
         let named = |name| App { nodes: 4, ..host(name, &at(0..4), None) };
         let ratio = |share: &dyn Fn(usize) -> Option<String>| {
             let mut apps = vec![named("named")];

@@ -41,14 +41,12 @@ impl<D: Device + ?Sized> Changing<D> {
         if now <= change { now } else { change + scale(now.since(change), self.profile.percent, 100, false) }
     }
 
-    /// The time at which the device's own time has reached `own`.
     fn real(&self, own: Time) -> Time {
         let change = self.change();
         if own <= change { own } else { change + scale(own.since(change), 100, self.profile.percent, true) }
     }
 }
 
-/// `time` times `by` / `per`.
 fn scale(time: Duration, by: u32, per: u32, up: bool) -> Duration {
     let (nanos, per) = (time.as_nanos() * u128::from(by), u128::from(per.max(1)));
     let nanos = if up { nanos.div_ceil(per) } else { nanos / per };
@@ -122,7 +120,6 @@ impl<D: Device + ?Sized> Stalling<D> {
         Duration::from_nanos(mean / 2 + self.random % mean)
     }
 
-    /// The length of a standstill.
     fn length(&mut self) -> Duration {
         if !self.profile.heavy {
             return self.draw(self.profile.length);
@@ -132,12 +129,10 @@ impl<D: Device + ?Sized> Stalling<D> {
         (self.profile.length / 2).mul_f64(evenly.sqrt().recip().min(32.0))
     }
 
-    /// The device's own time.
     fn own(&self, now: Time) -> Time {
         Time::from_nanos(now.nanos_since(Time::ZERO + self.stood)).max(self.own)
     }
 
-    /// Runs the device up to `now`.
     fn advance(&mut self, now: Time) {
         while self.next <= now {
             let own = self.own(self.next);
@@ -197,9 +192,7 @@ pub struct Shared<D: ?Sized> {
 /// The device, and whom its accesses belong to.
 #[derive(Debug)]
 struct Common<D: ?Sized> {
-    /// The server of each outstanding access, and its id there.
     owners: Outstanding<(usize, IoId)>,
-    /// By server.
     servers: Vec<OfServer>,
     device: Box<D>,
 }
@@ -225,7 +218,6 @@ impl<D: Device + ?Sized> Shared<D> {
 }
 
 impl<D: Device + ?Sized> Common<D> {
-    /// Hands what is done to those that it belongs to.
     fn collect(&mut self, now: Time) {
         while let Some(Completion { id, at }) = self.device.poll_completed(now) {
             let (server, id) = self.owners.remove(id).expect("an access completes once");

@@ -8,6 +8,23 @@ use vpfs_core::hash::mix;
 
 use super::{Completion, Device, Finishing, Io, IoId, IoKind, transfer_time};
 
+/// The rest of a [`Device`] whose field `finishing` knows when each access is done.
+macro_rules! as_finishing {
+    () => {
+        fn poll_completed(&mut self, now: Time) -> Option<Completion> {
+            self.finishing.poll_completed(now)
+        }
+
+        fn poll_timeout(&self) -> Option<Time> {
+            self.finishing.poll_timeout()
+        }
+
+        fn outstanding(&self) -> usize {
+            self.finishing.len()
+        }
+    };
+}
+
 /// A device as fast as memory: every access is done when it is submitted.
 #[derive(Debug, Default)]
 pub struct NoDevice {
@@ -79,17 +96,7 @@ impl Device for NullAio {
         self.finishing.submit(self.free_from)
     }
 
-    fn poll_completed(&mut self, now: Time) -> Option<Completion> {
-        self.finishing.poll_completed(now)
-    }
-
-    fn poll_timeout(&self) -> Option<Time> {
-        self.finishing.poll_timeout()
-    }
-
-    fn outstanding(&self) -> usize {
-        self.finishing.len()
-    }
+    as_finishing!();
 
     fn occupy(&mut self, now: Time, work: Duration) {
         self.free_from = self.free_from.max(now) + work;
@@ -149,7 +156,6 @@ impl Ssd {
         Self { profile, free_from: vec![Time::ZERO; channels], finishing: Finishing::default() }
     }
 
-    /// Queues one piece on its channel and returns when it will be done.
     fn queue_piece(&mut self, now: Time, channel: usize, kind: IoKind, len: u64) -> Time {
         let begin = self.free_from[channel].max(now);
         let until = begin + self.piece_cost(kind, len);
@@ -191,17 +197,7 @@ impl Device for Ssd {
         self.finishing.submit(until)
     }
 
-    fn poll_completed(&mut self, now: Time) -> Option<Completion> {
-        self.finishing.poll_completed(now)
-    }
-
-    fn poll_timeout(&self) -> Option<Time> {
-        self.finishing.poll_timeout()
-    }
-
-    fn outstanding(&self) -> usize {
-        self.finishing.len()
-    }
+    as_finishing!();
 }
 
 /// Times of reads or of writes [HARL §III-D, Table I].
@@ -285,17 +281,7 @@ impl Device for Uniform {
         self.finishing.submit(self.free_from)
     }
 
-    fn poll_completed(&mut self, now: Time) -> Option<Completion> {
-        self.finishing.poll_completed(now)
-    }
-
-    fn poll_timeout(&self) -> Option<Time> {
-        self.finishing.poll_timeout()
-    }
-
-    fn outstanding(&self) -> usize {
-        self.finishing.len()
-    }
+    as_finishing!();
 }
 
 /// Parameters of a [`Volume`].
@@ -377,7 +363,6 @@ impl Volume {
         Self { profile, bytes, ios, passed: Time::ZERO, finishing: Finishing::default() }
     }
 
-    /// Queues one I/O and returns when it will be done.
     fn queue_io(&mut self, now: Time, len: u64) -> Time {
         // Once first in the queue, it starts to wait for tokens.
         let first = self.passed.max(now);
@@ -402,17 +387,7 @@ impl Device for Volume {
         self.finishing.submit(until)
     }
 
-    fn poll_completed(&mut self, now: Time) -> Option<Completion> {
-        self.finishing.poll_completed(now)
-    }
-
-    fn poll_timeout(&self) -> Option<Time> {
-        self.finishing.poll_timeout()
-    }
-
-    fn outstanding(&self) -> usize {
-        self.finishing.len()
-    }
+    as_finishing!();
 }
 
 const NANOS: u128 = 1_000_000_000;
@@ -426,7 +401,6 @@ const NANOS: u128 = 1_000_000_000;
 /// It holds at most the tokens that arrive during the burst or, if a waiting I/O needs more, as many as that one needs.
 #[derive(Debug)]
 struct Bucket {
-    /// Tokens per second.
     rate: u128,
     /// Largest number of billionths that are saved up.
     burst: u128,
@@ -447,7 +421,6 @@ impl Bucket {
         Time::from_nanos(u64::try_from(enough.div_ceil(self.rate)).unwrap_or(u64::MAX))
     }
 
-    /// Takes `tokens`, not before [`Bucket::enough_at`].
     fn take(&mut self, now: Time, tokens: u64) {
         let need = u128::from(tokens) * NANOS;
         let beyond_burst = need.saturating_sub(self.burst);
@@ -461,18 +434,14 @@ impl Bucket {
 
 /// The kinds of metadata operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(missing_docs, reason = "each is named after its operation")]
 pub enum MetadataOp {
-    /// Finds a name in a directory.
     LookUp,
-    /// Reads an object's attributes.
     GetAttr,
-    /// Reads some entries of a directory.
     ReadDir,
-    /// Changes an object's attributes.
     SetAttr,
     /// Creates an object (a file's metadata, a directory, a datafile).
     Create,
-    /// Removes an object.
     Remove,
     /// Adds a name to a directory or removes one.
     ChangeEntry,
@@ -534,7 +503,6 @@ impl MetadataProfile {
 #[derive(Debug)]
 pub struct MetadataServer {
     profile: MetadataProfile,
-    /// When each thread becomes free.
     free_from: Vec<Time>,
     finishing: Finishing,
 }

@@ -118,14 +118,10 @@ pub struct Hdd {
     pending: Outstanding<Pending>,
     /// Accesses beyond the command queue, in arrival order.
     waiting: VecDeque<IoId>,
-    /// The command queue by position; equal positions in arrival order. It is short: a scan of one piece of memory is
-    /// faster than a tree.
     queue: Vec<(u64, IoId)>,
-    /// Which accesses continue each other.
     neighbours: Neighbours,
     active: Option<Active>,
     done: VecDeque<Completion>,
-    /// Byte position of the head.
     head: u64,
     sweep: Sweep,
     /// Object and end of the last access served: its continuation needs no positioning.
@@ -140,7 +136,6 @@ pub struct Hdd {
 struct Pending {
     io: Io,
     since: Time,
-    /// Where it starts on the disk.
     position: u64,
     /// The next one that starts there.
     next: Option<IoId>,
@@ -188,7 +183,6 @@ impl Hdd {
         }
     }
 
-    /// Runs the disk's time line up to `now`.
     fn advance(&mut self, now: Time) {
         while let Some(active) = self.active
             && active.until <= now
@@ -199,7 +193,6 @@ impl Hdd {
         }
     }
 
-    /// Fills the command queue and starts the next access, if there is one.
     fn start_next(&mut self, now: Time) {
         let follower = self.release_followers();
         while self.queue.len() < self.profile.command_queue.max(1)
@@ -246,7 +239,6 @@ impl Hdd {
         expired.or_else(|| self.elevator())
     }
 
-    /// The oldest command, if it is past its deadline.
     fn expired(&self, now: Time) -> Option<IoId> {
         let is_late = |pending: &Pending| now.since(pending.since) > self.profile.deadline;
         // Mostly no access at all is late, and then none of the queue need be looked for.
@@ -255,7 +247,6 @@ impl Hdd {
         oldest.filter(|id| is_late(self.pending(*id)))
     }
 
-    /// The nearest command in the direction of the sweep; turns when there is none.
     fn elevator(&mut self) -> Option<IoId> {
         let up = self.queue.get(self.queue.partition_point(|(position, _)| *position < self.head));
         let down = self.queue[..self.queue.partition_point(|(position, _)| *position <= self.head)].last();
@@ -271,7 +262,6 @@ impl Hdd {
         self.pending.get(id).expect("orders are of pending accesses")
     }
 
-    /// Removes a pending access from all orders.
     fn forget(&mut self, id: IoId) -> Pending {
         let Pending { io, position, .. } = *self.pending(id);
         self.neighbours.remove(id, &io, &mut self.pending);
@@ -283,7 +273,6 @@ impl Hdd {
         self.pending.remove(id).expect("only pending accesses are chosen")
     }
 
-    /// Moves the head over an access at `position` and returns the time that takes.
     fn serve(&mut self, io: &Io, position: u64) -> Duration {
         let transfer = transfer_time(io.len, self.profile.bytes_per_second);
         let continues = self.last == Some((io.object, io.offset));
@@ -347,7 +336,6 @@ impl Device for Hdd {
     }
 }
 
-/// A byte of an object.
 type Place = (u64, u64);
 
 type ByPlace<T> = HashMap<Place, T, BuildHasherDefault<PlaceHasher>>;
@@ -358,7 +346,6 @@ type ByPlace<T> = HashMap<Place, T, BuildHasherDefault<PlaceHasher>>;
 struct Neighbours {
     /// Those that begin at a place, in order of submission.
     begins: ByPlace<Alike>,
-    /// How many end at a place.
     ends: ByPlace<u32>,
 }
 
@@ -369,14 +356,12 @@ struct Alike {
     last: IoId,
 }
 
-/// An access that knows the next one that begins where it does.
 trait Linked {
     fn next(&self) -> Option<IoId>;
     fn set_next(&mut self, next: Option<IoId>);
 }
 
 impl Neighbours {
-    /// Adds an access, which is in `accesses`.
     fn insert<T: Linked>(&mut self, id: IoId, io: &Io, accesses: &mut Outstanding<T>) {
         match self.begins.entry((io.object, io.offset)) {
             Entry::Vacant(place) => _ = place.insert(Alike { first: id, last: id }),
@@ -410,18 +395,15 @@ impl Neighbours {
         }
     }
 
-    /// The oldest access that begins at a place.
     fn first_at(&self, place: Place) -> Option<IoId> {
         self.begins.get(&place).map(|alike| alike.first)
     }
 
-    /// Whether an access ends at a place.
     fn is_end(&self, place: Place) -> bool {
         self.ends.contains_key(&place)
     }
 }
 
-/// An access and all after it that begin at the same place.
 fn chain<T: Linked>(first: IoId, accesses: &Outstanding<T>) -> impl Iterator<Item = IoId> {
     std::iter::successors(Some(first), |id| accesses.get(*id)?.next())
 }

@@ -116,12 +116,10 @@ impl Finishing {
         id
     }
 
-    /// An access is done at `at`.
     fn finish(&mut self, at: Time, id: IoId) {
         self.times.push(Reverse((at, id)));
     }
 
-    /// A new access that will be done at `at`.
     fn submit(&mut self, at: Time) -> IoId {
         let id = self.next_id();
         self.finish(at, id);
@@ -186,7 +184,6 @@ impl<T> Outstanding<T> {
         self.places.get(self.index(id)?)?.as_ref()
     }
 
-    /// What belongs to the oldest access.
     fn oldest(&self) -> Option<&T> {
         self.places.front()?.as_ref()
     }
@@ -316,9 +313,6 @@ impl DeviceProfile {
     ];
 
     /// The device model of that name, see [`DeviceProfile::NAMED`].
-    ///
-    /// # Errors
-    /// There is no model of that name; the message lists the names.
     pub fn by_name(name: &str) -> Result<Self, UnknownDevice> {
         Ok(match name {
             "none" => Self::None,

@@ -103,13 +103,10 @@ impl PageCacheProfile {
 pub struct PageCache {
     profile: PageCacheProfile,
     device: Box<dyn Device>,
-    /// Accesses that the server has not made yet.
     queue: VecDeque<(IoId, Io)>,
-    /// Accesses submitted to the device.
     at_device: Outstanding<Work>,
     /// Reads of which a part is not in memory, in the order of their turns.
     reads: Vec<Reading>,
-    /// Whether there is a read at the device.
     is_reading: bool,
     kept: Kept,
     dirty: Pages,
@@ -117,13 +114,10 @@ pub struct PageCache {
     turn: (u64, u64),
     /// Where the last turn of each object ended that may have dirty data.
     turns: BTreeMap<u64, u64>,
-    /// Bytes that are dirty or being flushed.
     dirty_bytes: u64,
     flushing: usize,
-    /// Stable writes at the device.
     storing: usize,
     foreground: bool,
-    /// Writes that wait for the foreground flush, in arrival order.
     waiting: VecDeque<(IoId, Io)>,
     memory_free_from: Time,
     finishing: Finishing,
@@ -143,7 +137,6 @@ struct Reading {
 }
 
 impl Reading {
-    /// Whether it lacks something in the pages of `io`, or next to them.
     fn lacks(&self, io: &Io) -> bool {
         let (begin, end) = (self.at.saturating_sub(PAGE_BYTES), end_of(&self.io).saturating_add(PAGE_BYTES));
         self.io.object == io.object && io.offset < end && end_of(io) > begin
@@ -186,7 +179,6 @@ impl PageCache {
         self.dirty_bytes
     }
 
-    /// Runs the time line up to `now`.
     fn advance(&mut self, now: Time) {
         while let Some(at) = self.next_event().filter(|at| *at <= now) {
             while let Some(completion) = self.device.poll_completed(at) {
@@ -224,7 +216,6 @@ impl PageCache {
         }
     }
 
-    /// Makes waiting accesses, as many at a time as the server does.
     fn make(&mut self, now: Time) {
         while self.waiting.len() + self.reads.len() + self.storing < PageCacheProfile::ACCESSES
             && let Some((id, io)) = self.queue.pop_front()
@@ -256,7 +247,6 @@ impl PageCache {
         self.reads.insert(place, Reading { id, io, at: io.offset, turn, may_go_on: true });
     }
 
-    /// Admits waiting writes, unless the foreground flush is still running.
     fn admit_waiting(&mut self, now: Time) {
         if self.dirty_bytes <= self.profile.resume_bytes.min(self.profile.limit_bytes.saturating_sub(1)) {
             self.foreground = false;
@@ -318,7 +308,6 @@ impl PageCache {
         self.finishing.finish(self.memory_free_from, id);
     }
 
-    /// Reads the next chunk of the read whose turn it is.
     fn feed(&mut self, now: Time) {
         if !self.is_reading
             && let Some(&Reading { io, at, .. }) = self.reads.first()
@@ -330,7 +319,6 @@ impl PageCache {
         }
     }
 
-    /// Submits the data that is due, up to the flush depth.
     fn flush(&mut self, now: Time) {
         while self.flushing < self.most_flushes()
             && self.flush_is_due(now)
@@ -371,7 +359,6 @@ impl PageCache {
         too_much || self.dirty.oldest().is_some_and(|run| is_old(run.since))
     }
 
-    /// Accesses whose end depends on the device.
     fn undecided(&self) -> usize {
         self.queue.len() + self.waiting.len() + self.reads.len() + self.storing
     }
@@ -418,7 +405,6 @@ struct Run {
     object: u64,
     begin: u64,
     end: u64,
-    /// When the first of its bytes became dirty.
     since: Time,
 }
 
@@ -454,7 +440,6 @@ impl Pages {
         new
     }
 
-    /// Whether all pages of `io` are dirty and therefore in memory.
     fn covers(&self, io: &Io) -> bool {
         let (mut at, end) = pages(io);
         while at < end {
@@ -464,7 +449,6 @@ impl Pages {
         io.len > 0
     }
 
-    /// The run that has been dirty for the longest time.
     fn oldest(&self) -> Option<&Run> {
         self.by_age.oldest()
     }
@@ -495,14 +479,12 @@ impl Pages {
         (of == object).then_some(end)
     }
 
-    /// The start of the first run at byte `at` or after it.
     fn next_run(&self, object: u64, at: u64) -> Option<(u64, IoId)> {
         let (&(of, begin), &(_, number)) = self.by_place.range((object, at)..).next()?;
         (of == object).then_some((begin, number))
     }
 }
 
-/// First byte and end of the range of pages that an access touches.
 fn pages(io: &Io) -> (u64, u64) {
     let end = io.offset.saturating_add(io.len);
     (io.offset / PAGE_BYTES * PAGE_BYTES, end.checked_next_multiple_of(PAGE_BYTES).unwrap_or(u64::MAX))
@@ -514,12 +496,10 @@ fn pages(io: &Io) -> (u64, u64) {
 #[derive(Debug, Default)]
 struct Kept {
     words: HashMap<Word, u64, BuildHasherDefault<PlaceHasher>>,
-    /// Pages of one object that came together, oldest first.
     runs: VecDeque<Together>,
     bytes: u64,
 }
 
-/// An object, and the number of a word of its pages.
 type Word = (u64, u64);
 
 /// Pages from the first to before the last.
@@ -554,7 +534,6 @@ impl Kept {
         }
     }
 
-    /// Whether all pages of `io` are there. O(pages / 64).
     fn covers(&self, io: &Io) -> bool {
         let has = |(word, mask)| self.words.get(&word).is_some_and(|kept| kept & mask == mask);
         io.len > 0 && words(&Together::of(io)).all(has)
@@ -579,14 +558,12 @@ impl Kept {
 }
 
 impl Together {
-    /// The pages that an access touches.
     fn of(io: &Io) -> Self {
         let end = io.offset.saturating_add(io.len).div_ceil(PAGE_BYTES);
         Self { object: io.object, begin: io.offset / PAGE_BYTES, end }
     }
 }
 
-/// The words of some pages, with their bits.
 fn words(run: &Together) -> impl Iterator<Item = (Word, u64)> + use<> {
     let Together { object, begin, end } = *run;
     let bit = |page: u64| u32::try_from(page.min(64)).unwrap_or(64);

@@ -126,7 +126,6 @@ impl Ior {
         FileId { dir: Dir::Base, number }
     }
 
-    /// Whether the process creates and removes a file.
     fn owns_file(&self, process: u32) -> bool {
         self.file_mode == FileMode::PerProcess || process == 0
     }
@@ -143,7 +142,6 @@ impl Ior {
         Extent { file: self.file(process), offset, bytes: self.transfer_bytes }
     }
 
-    /// All extents of a process in the order in which it visits them.
     fn extents(&self, process: u32, pass: u64) -> Box<dyn Iterator<Item = Extent> + Send> {
         let plan = self.clone();
         let count = self.transfers_per_process();
@@ -186,7 +184,6 @@ impl Ior {
         u32::try_from(shifted).expect("below the number of processes")
     }
 
-    /// The files that the process writes to and reads from.
     fn opens(&self, process: u32) -> Steps {
         let uses_own = self.mixed || self.write;
         let own = (uses_own && !(self.write && self.owns_file(process))).then_some(self.file(process));
@@ -283,7 +280,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::model::plan::{Step, counted};
+    use crate::model::plan::Step;
 
     fn ior() -> Ior {
         Ior { segments: 2, file_mode: FileMode::Shared, read: true, ..Ior::writes(3, 10, 40) }
@@ -341,18 +338,7 @@ mod tests {
         assert_eq!(plan.limit(Phase::Write).map(|limit| limit.at_least_steps), Some(8));
         assert_eq!(plan.limit(Phase::Read).map(|limit| limit.at_least_steps), Some(0));
         assert_eq!(plan.limit(Phase::Remove), None);
-    }
-
-    #[test]
-    fn what_is_to_be_done_is_known_unless_time_ends_it() {
-        for file_mode in [FileMode::Shared, FileMode::PerProcess] {
-            let plan = Ior { file_mode, mixed: true, fsync: true, ..ior() };
-            for phase in plan.phases().into_iter().filter(|phase| *phase != Phase::Open) {
-                assert_eq!(plan.amount(phase), Some(counted(&plan, phase)), "{phase}");
-            }
-        }
-        let limited = Ior { time_limit: Some(Duration::from_secs(1)), ..ior() };
-        assert_eq!(limited.amount(Phase::Write), None);
+        assert_eq!(plan.amount(Phase::Write), None);
     }
 
     #[test]
@@ -387,8 +373,6 @@ mod tests {
             assert_eq!(steps.len(), 16);
             assert!(steps.chunks(2).all(|pair| matches!(pair, [Step::Call(_), Step::Barrier])));
         }
-        let limited = Ior { time_limit: Some(Duration::from_secs(1)), ..plan };
-        assert_eq!(limited.validate().map_err(|error| error.option), Err("barrier"));
     }
 
     #[test]
@@ -396,19 +380,6 @@ mod tests {
         let moved = offsets(Ior { start_offset_bytes: 1000, ..ior() }.steps(Phase::Write, 1));
         let expected: Vec<_> = offsets(ior().steps(Phase::Write, 1)).iter().map(|(f, at)| (*f, at + 1000)).collect();
         assert_eq!(moved, expected);
-        let beyond = Ior { start_offset_bytes: i64::MAX as u64, ..ior() };
-        assert_eq!(beyond.validate().map_err(|error| error.option), Err("start-offset"));
-    }
-
-    #[test]
-    fn refusals_name_the_option() {
-        let option = |plan: Ior| plan.validate().map_err(|error| error.option);
-        assert_eq!(option(ior()), Ok(()));
-        assert_eq!(option(Ior { processes: 0, ..ior() }), Err("processes"));
-        assert_eq!(option(Ior { processes: (1 << 16) + 1, ..ior() }), Err("processes"));
-        assert_eq!(option(Ior { block_bytes: 45, ..ior() }), Err("block"));
-        assert_eq!(option(Ior { block_bytes: 40 << 60, ..ior() }), Err("block"));
-        assert_eq!(option(Ior { write: false, read: false, ..ior() }), Err("write"));
     }
 
     #[test]

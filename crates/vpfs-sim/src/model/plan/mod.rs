@@ -205,9 +205,6 @@ impl fmt::Display for Phase {
 /// A generator of steps.
 pub trait Plan: fmt::Debug + Send + Sync {
     /// Checks the parameters against each other.
-    ///
-    /// # Errors
-    /// The invalid option, and why.
     fn validate(&self) -> Result<(), PlanError> {
         Ok(())
     }
@@ -273,7 +270,6 @@ fn refuse_if(invalid: bool, option: &'static str, problem: &str) -> Result<(), P
 /// Each process is a task, and a run keeps some state for each of them.
 const MAX_PROCESSES: u32 = 1 << 16;
 
-/// Checks the number of processes of a plan.
 fn check_processes(processes: u32) -> Result<(), PlanError> {
     if (1..=MAX_PROCESSES).contains(&processes) {
         return Ok(());
@@ -286,17 +282,13 @@ fn in_step(each: impl Iterator<Item = Call> + Send + 'static, barrier: bool) -> 
     if barrier { Box::new(each.flat_map(|call| [Step::Call(call), Step::Barrier])) } else { calls(each) }
 }
 
-/// What the steps of all processes in a phase come to, to compare with [`Plan::amount`].
+/// The calls of all processes in a phase.
 #[cfg(test)]
-fn counted(plan: &dyn Plan, phase: Phase) -> Amount {
+fn all_calls(plan: &dyn Plan, phase: Phase) -> Vec<Call> {
     let steps = (0..plan.processes()).flat_map(|process| plan.steps(phase, process));
-    let calls: Vec<Call> =
-        steps.filter_map(|step| if let Step::Call(call) = step { Some(call) } else { None }).collect();
-    let bytes = calls.iter().flat_map(|call| call.extents()).map(|extent| u64::from(extent.bytes)).sum();
-    if bytes > 0 { Amount::Bytes(bytes) } else { Amount::Calls(calls.len() as u64) }
+    steps.filter_map(|step| if let Step::Call(call) = step { Some(call) } else { None }).collect()
 }
 
-/// Steps of calls only.
 fn calls(calls: impl Iterator<Item = Call> + Send + 'static) -> Steps {
     Box::new(calls.map(Step::Call))
 }
@@ -366,7 +358,6 @@ fn seconds<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S
     serializer.serialize_f64(duration.as_secs_f64())
 }
 
-/// As [`seconds`], or null.
 fn optional_seconds<S: serde::Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
     duration.map(|duration| duration.as_secs_f64()).serialize(serializer)
 }
@@ -374,6 +365,128 @@ fn optional_seconds<S: serde::Serializer>(duration: &Option<Duration>, serialize
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn ior() -> Ior {
+        Ior { segments: 2, file_mode: FileMode::Shared, read: true, ..Ior::writes(3, 10, 40) }
+    }
+
+    fn md(processes: u32, items: u32, shared_directory: bool, data: Option<MdData>) -> Md {
+        Md { processes, items, listings: 2, shared_directory, data }
+    }
+
+    fn interactive() -> Interactive {
+        Interactive {
+            processes: 3,
+            transfer_bytes: 4096,
+            file_bytes: (5 << 20) + 1000,
+            think: Duration::from_millis(20),
+            time: Duration::from_secs(60),
+            read: true,
+            fills: true,
+            seed: 1,
+        }
+    }
+
+    /// What [`Plan::amount`] says is what the steps of all processes come to.
+    #[test]
+    fn what_is_to_be_done_is_known() {
+        let short = |class| Btio { iterations: 3, total_bytes: 64 << 20, ..Btio::class(class) };
+        let shared = Ior { mixed: true, fsync: true, ..ior() };
+        let data = Some(MdData { bytes: 250, transfer_bytes: 100 });
+        let plans: [&dyn Plan; 9] = [
+            &short(BtioClass::A),
+            &short(BtioClass::C),
+            &shared,
+            &Ior { file_mode: FileMode::PerProcess, ..shared.clone() },
+            &md(3, 4, false, None),
+            &md(3, 4, true, None),
+            &md(3, 4, false, data),
+            &md(3, 4, true, data),
+            &interactive(),
+        ];
+        for plan in plans {
+            // Which processes open a file of IOR's is not counted, and what a time ends is not known.
+            let is_known = |phase: &Phase| *phase != Phase::Open && plan.limit(*phase).is_none();
+            for phase in plan.phases().into_iter().filter(is_known) {
+                let calls = all_calls(plan, phase);
+                let bytes = calls.iter().flat_map(|call| call.extents()).map(|extent| u64::from(extent.bytes)).sum();
+                let counted = if bytes > 0 { Amount::Bytes(bytes) } else { Amount::Calls(calls.len() as u64) };
+                assert_eq!(plan.amount(phase), Some(counted), "{plan:?}, {phase}");
+            }
+        }
+    }
+
+    #[test]
+    fn refusals_name_the_option() {
+        let refused = |option, plan: &dyn Plan| {
+            assert_eq!(plan.validate().map_err(|error| error.option), Err(option), "{plan:?}");
+        };
+        refused("processes", &Ior { processes: 0, ..ior() });
+        refused("processes", &Ior { processes: (1 << 16) + 1, ..ior() });
+        refused("block", &Ior { block_bytes: 45, ..ior() });
+        refused("block", &Ior { block_bytes: 40 << 60, ..ior() });
+        refused("write", &Ior { write: false, read: false, ..ior() });
+        refused("start-offset", &Ior { start_offset_bytes: i64::MAX as u64, ..ior() });
+        refused("barrier", &Ior { barrier: true, time_limit: Some(Duration::from_secs(1)), ..ior() });
+
+        let class_a = || Btio::class(BtioClass::A);
+        refused("nodes", &Btio { nodes: 65, ..class_a() });
+        refused("transfer", &Btio { transfer_max_bytes: 400, ..class_a() });
+        refused("processes", &Btio { processes: 0, ..class_a() });
+        refused("processes", &Btio { processes: (1 << 16) + 1, ..class_a() });
+        refused("total", &Btio { total_bytes: 1 << 63, ..class_a() });
+        refused("total", &Btio { total_bytes: 1000, ..class_a() });
+
+        refused("items", &md(1 << 16, 1 << 20, true, None));
+        refused("processes", &md(0, 1000, true, None));
+        refused("processes", &md((1 << 16) + 1, 1, true, None));
+        refused("transfer", &md(64, 1, false, Some(MdData { bytes: 1, transfer_bytes: 0 })));
+
+        refused("processes", &Wrf { processes: 0, ..Wrf::PAPER });
+        refused("minutes", &Wrf { forecast_minutes: 0, ..Wrf::PAPER });
+        refused("minutes", &Wrf { forecast_minutes: u32::MAX, ..Wrf::PAPER });
+        refused("transfer", &Wrf { transfer_min_bytes: 1 << 20, ..Wrf::PAPER });
+        refused("restart", &Wrf { restart_bytes: 1 << 63, ..Wrf::PAPER });
+
+        refused("processes", &PioBench::paper(0));
+        refused("request", &PioBench { request_bytes: 0, ..PioBench::paper(2) });
+        refused("requests", &PioBench { requests: 0, ..PioBench::paper(2) });
+        refused("requests", &PioBench { requests: u64::MAX, ..PioBench::paper(2) });
+        refused("write", &PioBench { write: false, read: false, ..PioBench::paper(2) });
+
+        refused("tiles", &MpiTileIo::paper(1 << 16, 1 << 16));
+        refused("processes", &MpiTileIo::paper(0, 4));
+        refused("nodes", &MpiTileIo { nodes: 9, ..MpiTileIo::paper(2, 4) });
+        refused("rows", &MpiTileIo { row_bytes: 0, ..MpiTileIo::paper(2, 4) });
+        refused("rows", &MpiTileIo { row_bytes: 1 << 30, ..MpiTileIo::paper(2, 4) });
+        refused("requests", &MpiTileIo { requests: u64::MAX, ..MpiTileIo::paper(2, 4) });
+
+        refused("processes", &Noncontig::paper(0));
+        refused("blocks", &Noncontig { blocks: 0, ..Noncontig::paper(2) });
+        refused("block", &Noncontig { block_bytes: 0, ..Noncontig::paper(2) });
+        refused("requests", &Noncontig { requests: u64::MAX, ..Noncontig::paper(2) });
+
+        refused("processes", &Interactive { processes: 0, ..interactive() });
+        refused("transfer", &Interactive { transfer_bytes: 0, ..interactive() });
+        refused("file", &Interactive { file_bytes: 4095, ..interactive() });
+        refused("file", &Interactive { file_bytes: u64::MAX, ..interactive() });
+        refused("think", &Interactive { think: Duration::MAX, ..interactive() });
+        refused("time", &Interactive { time: Duration::ZERO, ..interactive() });
+
+        let time = Duration::from_secs(120);
+        let pace = |pace| Paced { processes: 32, transfer_bytes: 256 << 10, pace, time, read: false };
+        let steady = Pace::Ramp { from: 1, to: 1 };
+        refused("rate", &pace(Pace::Ramp { from: 0, to: 5 }));
+        refused("on", &pace(Pace::OnOff { rate: 1, on: Duration::ZERO, off: time }));
+        refused("time", &Paced { time: Duration::ZERO, ..pace(steady) });
+        refused("transfer", &Paced { transfer_bytes: 0, ..pace(steady) });
+
+        let most = Interactive { time: Duration::MAX, ..interactive() };
+        let fine: [&dyn Plan; 4] = [&ior(), &md(1 << 16, 1000, true, None), &most, &Wrf::PAPER];
+        for plan in fine {
+            assert_eq!(plan.validate(), Ok(()), "{plan:?}");
+        }
+    }
 
     #[test]
     fn every_node_begins_where_the_one_before_it_ends() {

@@ -5,7 +5,6 @@ use super::{
     first_process_of_node, in_step, node_of_process, refuse_if,
 };
 
-/// The file.
 pub(crate) const FILE: FileId = FileId { dir: Dir::Base, number: 0 };
 
 /// The phases of a benchmark that does some or all of these.
@@ -32,7 +31,6 @@ pub(crate) fn metadata(phase: Phase, process: u32, write: bool) -> Steps {
     calls(call.into_iter())
 }
 
-/// Checks the parameters that all of these benchmarks have.
 pub(crate) fn check(write: bool, read: bool, requests: u64) -> Result<(), PlanError> {
     refuse_if(!write && !read, "write", "nothing to do; give --write, --read or both")?;
     refuse_if(requests == 0, "requests", "must be at least 1")?;
@@ -63,8 +61,6 @@ pub enum PioPattern {
 /// The patterns of PIO-Bench: every process reads or writes its part of a shared file, one request after the other.
 ///
 /// [IOCO §5.1-5.2] uses its sequential reads and writes.
-///
-/// Parameters of a PIO-Bench-like run.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct PioBench {
     /// Number of processes.
@@ -144,8 +140,6 @@ impl Plan for PioBench {
 ///
 /// The rows of a tile are not consecutive in the file. Without collective I/O each process moves its own rows, several
 /// with one strided call; with it, one process on each node moves consecutive pieces for all processes [IOCO §5.1-5.2].
-///
-/// Parameters of an MPI-TILE-IO-like run.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct MpiTileIo {
     /// Number of tiles side by side.
@@ -197,7 +191,6 @@ impl MpiTileIo {
         u64::from(self.row_bytes) * u64::from(self.rows_per_call)
     }
 
-    /// The calls of one process for its own tile.
     fn own(&self, process: u32, call: fn(Strided) -> Call) -> Steps {
         let Self { row_bytes: block_bytes, rows_per_call: blocks, .. } = *self;
         let stride_bytes = u64::from(block_bytes) * u64::from(self.tiles_x);
@@ -263,8 +256,6 @@ impl Plan for MpiTileIo {
 /// The pattern of Noncontig: a vector of small blocks for each process, interleaved with those of the others.
 ///
 /// Each call moves a fixed number of bytes that lie in equal pieces, one in each row of the file [IOCO §5.1-5.2].
-///
-/// Parameters of a Noncontig-like run.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Noncontig {
     /// Number of processes, which is the number of blocks in a row of the file.
@@ -390,16 +381,6 @@ mod tests {
     }
 
     #[test]
-    fn refusals_name_the_option() {
-        let option = |plan: PioBench| plan.validate().map_err(|error| error.option);
-        assert_eq!(option(PioBench::paper(0)), Err("processes"));
-        assert_eq!(option(PioBench { request_bytes: 0, ..PioBench::paper(2) }), Err("request"));
-        assert_eq!(option(PioBench { requests: 0, ..PioBench::paper(2) }), Err("requests"));
-        assert_eq!(option(PioBench { requests: u64::MAX, ..PioBench::paper(2) }), Err("requests"));
-        assert_eq!(option(PioBench { write: false, read: false, ..PioBench::paper(2) }), Err("write"));
-    }
-
-    #[test]
     fn tiles_cover_the_array_once_collective_or_not() {
         for (collective, nodes) in [(false, 1), (true, 1), (true, 4), (true, 5)] {
             let plan = MpiTileIo { requests: 3, collective, nodes, ..MpiTileIo::paper(4, 3) };
@@ -425,17 +406,6 @@ mod tests {
     }
 
     #[test]
-    fn refusals_of_tiles_name_the_option() {
-        let option = |plan: MpiTileIo| plan.validate().map_err(|error| error.option);
-        assert_eq!(option(MpiTileIo::paper(1 << 16, 1 << 16)), Err("tiles"));
-        assert_eq!(option(MpiTileIo::paper(0, 4)), Err("processes"));
-        assert_eq!(option(MpiTileIo { nodes: 9, ..MpiTileIo::paper(2, 4) }), Err("nodes"));
-        assert_eq!(option(MpiTileIo { row_bytes: 0, ..MpiTileIo::paper(2, 4) }), Err("rows"));
-        assert_eq!(option(MpiTileIo { row_bytes: 1 << 30, ..MpiTileIo::paper(2, 4) }), Err("rows"));
-        assert_eq!(option(MpiTileIo { requests: u64::MAX, ..MpiTileIo::paper(2, 4) }), Err("requests"));
-    }
-
-    #[test]
     fn the_columns_of_all_processes_cover_the_file_once() {
         let plan = Noncontig { requests: 3, ..Noncontig::paper(8) };
         assert_eq!(plan.validate(), Ok(()));
@@ -448,14 +418,5 @@ mod tests {
         let offsets: Vec<_> = extents(&plan, Phase::Read, 1).map(|extent| extent.offset).collect();
         assert_eq!(offsets, [10, 40, 70, 100]);
         assert_eq!(plan.steps(Phase::Read, 1).count(), 2);
-    }
-
-    #[test]
-    fn refusals_of_noncontig_name_the_option() {
-        let option = |plan: Noncontig| plan.validate().map_err(|error| error.option);
-        assert_eq!(option(Noncontig::paper(0)), Err("processes"));
-        assert_eq!(option(Noncontig { blocks: 0, ..Noncontig::paper(2) }), Err("blocks"));
-        assert_eq!(option(Noncontig { block_bytes: 0, ..Noncontig::paper(2) }), Err("block"));
-        assert_eq!(option(Noncontig { requests: u64::MAX, ..Noncontig::paper(2) }), Err("requests"));
     }
 }

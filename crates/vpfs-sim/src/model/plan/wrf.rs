@@ -44,7 +44,6 @@ pub struct Wrf {
 
 const INPUT: FileId = FileId { dir: Dir::Base, number: 0 };
 const OUTPUT: FileId = FileId { dir: Dir::Base, number: 1 };
-/// Restart files are numbered from here.
 const FIRST_RESTART: u32 = 2;
 
 impl Wrf {
@@ -81,7 +80,6 @@ impl Wrf {
         bytes.checked_div(u64::from(self.forecast_minutes)).unwrap_or(0)
     }
 
-    /// Bytes of one process in one minute.
     fn part(&self, bytes: u64) -> u64 {
         self.minute(bytes) / u64::from(self.processes)
     }
@@ -186,15 +184,10 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
+    use crate::model::plan::all_calls;
 
     fn small() -> Wrf {
         Wrf { processes: 3, input_bytes: 1_000_001, ..Wrf::PAPER }.with_minutes(2)
-    }
-
-    /// All calls of a phase.
-    fn all_calls(plan: &Wrf, phase: Phase) -> Vec<Call> {
-        let call = |step| if let Step::Call(call) = step { Some(call) } else { None };
-        (0..plan.processes).flat_map(|process| plan.steps(phase, process).filter_map(call)).collect()
     }
 
     /// Asserts that the calls cover each file from its start without gap or overlap; returns the sizes by file.
@@ -271,15 +264,5 @@ mod tests {
         let steps = |seed| Wrf { seed, ..small() }.steps(Phase::Mixed, 1).collect::<Vec<_>>();
         assert_eq!(steps(1), steps(1));
         assert_ne!(steps(1), steps(2));
-    }
-
-    #[test]
-    fn refusals_name_the_option() {
-        let option = |plan: Wrf| plan.validate().map_err(|error| error.option);
-        assert_eq!(option(Wrf { processes: 0, ..Wrf::PAPER }), Err("processes"));
-        assert_eq!(option(Wrf { forecast_minutes: 0, ..Wrf::PAPER }), Err("minutes"));
-        assert_eq!(option(Wrf { forecast_minutes: u32::MAX, ..Wrf::PAPER }), Err("minutes"));
-        assert_eq!(option(Wrf { transfer_min_bytes: 1 << 20, ..Wrf::PAPER }), Err("transfer"));
-        assert_eq!(option(Wrf { restart_bytes: 1 << 63, ..Wrf::PAPER }), Err("restart"));
     }
 }
