@@ -94,10 +94,8 @@ pub struct Usage {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum StoreError {
-    /// The write or extension would exceed the store's limit; nothing was changed.
     #[error("the store is full: {wanted} more bytes on top of {used} of {capacity}")]
     Full { wanted: u64, used: u64, capacity: u64 },
-    /// The object would grow beyond [`OBJECT_BYTES_MAX`].
     #[error("the object would end at byte {end}, beyond the largest object")]
     TooLarge { end: u64 },
 }
@@ -105,7 +103,6 @@ pub enum StoreError {
 #[derive(Debug)]
 struct Object {
     size: u64,
-    /// By chunk number; absent chunks are zeros.
     chunks: BTreeMap<u64, Box<[u8]>>,
     budget: Arc<Budget>,
 }
@@ -160,7 +157,6 @@ impl Drop for Object {
     }
 }
 
-/// The limit on all objects together.
 #[derive(Debug)]
 struct Budget {
     used: AtomicU64,
@@ -181,7 +177,6 @@ impl Budget {
     }
 }
 
-/// A byte range cut at chunk boundaries.
 struct Pieces {
     at: u64,
     end: u64,
@@ -224,7 +219,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The end of a write, if an object may be that large.
 fn checked_end(offset: u64, len: usize) -> Result<u64, StoreError> {
     let end = offset.saturating_add(len as u64);
     if end > OBJECT_BYTES_MAX { Err(StoreError::TooLarge { end }) } else { Ok(end) }

@@ -23,9 +23,6 @@ const READ_AHEAD: usize = 32 << 10;
 /// A socket for a connection from or to `address`. What it sends over the loopback is not paced: no link has a queue to
 /// keep short there, and where the host's default is BBR, data that follows small messages waits for milliseconds, for
 /// which a paused clock does not stop.
-///
-/// # Errors
-/// The system has no socket.
 pub fn socket_for(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     if address.ip().is_loopback() {
@@ -35,14 +32,12 @@ pub fn socket_for(address: SocketAddr) -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// One message.
 #[derive(Debug)]
 pub(crate) struct Message {
     pub(crate) header: Header,
     pub(crate) payload: Bytes,
 }
 
-/// Why a stream yields no more messages.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
     #[error("{0}")]
@@ -126,10 +121,8 @@ enum Split {
     Missing(usize),
 }
 
-/// Messages taken from the queue for one write.
 const BATCH: usize = 32;
 
-/// Slices passed to one system call.
 const SLICES: usize = 64;
 
 /// A message to send: header and payload, the payload in segments so that they need not be copied into one buffer.
@@ -140,12 +133,10 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// A request.
     pub(crate) fn request(tag: Tag, payload: Bytes) -> Result<Self, TooLong> {
         Ok(Self { header: Header::request(tag, payload.len() as u64)?, segments: vec![payload] })
     }
 
-    /// A reply.
     pub(crate) fn reply(tag: Tag, payload: Vec<u8>) -> Result<Self, TooLong> {
         Self::data(tag, vec![payload.into()])
     }
@@ -207,7 +198,6 @@ where
     Chunks { pieces, rest: None, left: total, buffer: buffer.max(1) }
 }
 
-/// Iterator of [`chunks`].
 #[derive(Debug)]
 pub(crate) struct Chunks<I> {
     pieces: I,
@@ -218,7 +208,6 @@ pub(crate) struct Chunks<I> {
     buffer: u64,
 }
 
-/// The contents of one data message, in wire order.
 pub(crate) type Chunk = Vec<TransferPiece>;
 
 impl<I: Iterator<Item = Result<TransferPiece, TransferError>>> Iterator for Chunks<I> {
@@ -262,7 +251,6 @@ fn split(piece: TransferPiece, len: u64) -> (TransferPiece, Option<TransferPiece
     (TransferPiece { len, ..piece }, Some(rest))
 }
 
-/// Bytes of a chunk.
 pub(crate) fn chunk_len(chunk: &[TransferPiece]) -> u64 {
     chunk.iter().map(|piece| piece.len).sum()
 }

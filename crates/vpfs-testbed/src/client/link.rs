@@ -18,10 +18,8 @@ use vpfs_protocol::wire::bmi::{MAX_MESSAGE, Tag};
 
 use crate::transport::{MessageReader, Outgoing, socket_for, write_messages};
 
-/// Longest time to wait for a connection.
 const CONNECT_WAIT: Duration = Duration::from_secs(30);
 
-/// One server.
 #[derive(Debug)]
 pub(super) struct Link {
     /// `host:port`.
@@ -51,7 +49,6 @@ impl Link {
         Ok(fresh)
     }
 
-    /// The address that its connection comes from, and where that ends.
     pub(super) fn ends(&self) -> Option<(IpAddr, SocketAddr)> {
         self.open_connection().map(|connection| connection.ends)
     }
@@ -76,17 +73,13 @@ impl Tags {
     }
 }
 
-/// Number of messages that may wait to be written.
 const QUEUE: usize = 32;
 
 /// Why an exchange failed; only the caller knows whether it may be repeated.
 #[derive(Clone, Debug)]
 pub(super) enum LinkError {
-    /// No connection, or it broke.
     Lost { kind: io::ErrorKind, reason: String },
-    /// Nothing arrived for this long.
     Silent(Duration),
-    /// The server broke the protocol.
     Protocol(String),
 }
 
@@ -96,7 +89,6 @@ impl From<io::Error> for LinkError {
     }
 }
 
-/// An open connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     /// The address that it comes from, and where it ends.
@@ -106,11 +98,9 @@ pub(super) struct Connection {
     tasks: [AbortHandle; 2],
 }
 
-/// The operations that wait for replies, by tag.
 #[derive(Debug, Default)]
 struct Waiting {
     by_tag: HashMap<Tag, Waiter>,
-    /// Why the connection ended.
     ended: Option<LinkError>,
 }
 
@@ -122,7 +112,6 @@ struct Waiter {
 }
 
 impl Connection {
-    /// Connects to `address` (`host:port`), from `local` if given.
     async fn open(address: &str, local: Option<IpAddr>, wait: Duration) -> std::result::Result<Self, LinkError> {
         let stream = timeout(wait, connect(address, local)).await.map_err(|_| LinkError::Silent(wait))??;
         stream.set_nodelay(true)?;
@@ -149,12 +138,10 @@ impl Connection {
         Ok(Self { ends, queue, waiting, tasks: [reading.abort_handle(), writing.abort_handle()] })
     }
 
-    /// Whether operations may still be started on it.
     fn is_open(&self) -> bool {
         lock(&self.waiting).ended.is_none()
     }
 
-    /// Ends the connection and everything on it.
     fn close(&self, reason: LinkError) {
         self.tasks.iter().for_each(AbortHandle::abort);
         end(&self.waiting, reason);
@@ -210,7 +197,6 @@ impl Exchange {
         self.awaits_data = awaits_data;
     }
 
-    /// Sends another message; waits at most `wait` while the queue is full.
     pub(super) async fn send(&self, message: Outgoing, wait: Duration) -> std::result::Result<(), LinkError> {
         match timeout(wait, self.connection.queue.send(message)).await {
             Ok(sent) => sent.map_err(|_| self.why_ended()),
@@ -218,7 +204,6 @@ impl Exchange {
         }
     }
 
-    /// The payload of the next message with this tag.
     pub(super) async fn receive(&mut self, wait: Duration) -> std::result::Result<Bytes, LinkError> {
         match timeout(wait, self.incoming.recv()).await {
             Ok(Some(payload)) => Ok(payload),

@@ -30,7 +30,6 @@ use transfer::{Direction, Range};
 /// The result of a client operation.
 pub type Result<T> = std::result::Result<T, ClientError>;
 
-/// Entries requested at a time.
 const READDIR_COUNT: u32 = 512;
 
 /// Both times, with the given values instead of the server's clock. Like the stock client, sends an object type (none).
@@ -435,31 +434,23 @@ fn time(seconds: u64) -> SystemTime {
 #[derive(Debug, Clone, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum ClientError {
-    /// Not `tcp://host:port/filesystem`.
     #[error("`{0}` is not tcp://host:port/filesystem")]
     Url(String),
-    /// An invalid path: not absolute, or the root where a name is needed.
     #[error("path `{path}`: {what}")]
     Path { path: String, what: &'static str },
-    /// An argument that is invalid for the file or the cluster.
     #[error("{0}")]
     Argument(&'static str),
-    /// The servers' configuration text cannot be used.
     #[error("configuration that {address} returns: {error}")]
     Config { address: String, error: FsConfigError },
-    /// The servers have other file systems.
     #[error("{error}: write tcp://{address}/{name}")]
     FileSystem { error: FsConfigError, address: String, name: String },
     /// The servers' configurations differ: an address leads to another cluster or bypasses a proxy.
     #[error("{server} returns a different configuration than {first}; all servers must return the same bytes")]
     ConfigsDiffer { first: String, server: String },
-    /// A server refused.
     #[error("{op}: {status}")]
     Refused { op: Op, status: Status },
-    /// Every attempt failed to connect or lost the connection.
     #[error("connection to {server}: {reason}")]
     Connection { server: String, kind: io::ErrorKind, reason: String },
-    /// Every attempt timed out without a reply or without progress of a transfer.
     #[error("{server} did not answer {op} for {waited:?}")]
     Timeout { server: String, op: Op, waited: Duration },
     /// A server violated the protocol, or used a feature that this client does not support.
@@ -592,7 +583,6 @@ impl ClientOptions {
         }
     }
 
-    /// `host:port` and the file system's name.
     fn split_url(&self) -> std::result::Result<(&str, &str), ClientError> {
         let split = self.url.strip_prefix("tcp://").and_then(|rest| rest.split_once('/'));
         let named = split.filter(|(address, name)| address.contains(':') && !name.is_empty() && !name.contains('/'));

@@ -24,7 +24,6 @@ use super::{ClientError, ClientOptions, CreateOptions, Result};
 use crate::fsconfig::{FsConfig, FsConfigError, FsServer};
 use crate::transport::Outgoing;
 
-/// The attributes requested before I/O.
 pub(super) const FILE_MASK: u32 = mask::COMMON | mask::DIST | mask::DATAFILES | mask::MIRRORS | mask::CAPABILITY;
 
 /// GETCONFIG is sent before the configuration is known, so it uses the stock client's fixed values.
@@ -44,7 +43,6 @@ const TRANSPORT_CLASS: i32 = 1;
 /// When to wait, when to repeat (docs/protocols/orangefs.md, time-outs and retries).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Policy {
-    /// Attempts after the first one.
     pub(super) retries: u32,
     /// Pause before an attempt on a lost connection; none after a time-out.
     delay: Duration,
@@ -52,7 +50,6 @@ pub(super) struct Policy {
     pub(super) flow_wait: Duration,
 }
 
-/// A mounted file system.
 #[derive(Debug)]
 pub(super) struct Mount {
     pub(super) config: FsConfig,
@@ -79,7 +76,6 @@ pub fn fetch_config(address: &str, wait: Duration) -> BoxFuture<'_, Result<Vec<u
 }
 
 impl Mount {
-    /// Fetches the configuration from all servers and checks that the copies are equal.
     pub(super) async fn new(options: ClientOptions) -> Result<Self> {
         let (address, fs_name) = options.split_url()?;
         let tags = Tags::default();
@@ -120,7 +116,6 @@ impl Mount {
         }
     }
 
-    /// The ends of all open connections.
     pub(super) fn ends(&self) -> impl Iterator<Item = (IpAddr, SocketAddr)> {
         self.links.iter().filter_map(Link::ends)
     }
@@ -141,7 +136,6 @@ impl Mount {
         Request { capability, hints, body: body.into() }
     }
 
-    /// The server that owns `handle`.
     pub(super) fn owner(&self, handle: Handle) -> Result<usize> {
         self.config.owner_of(handle.0).ok_or(ClientError::refused(Op::GetAttr, Errno::ENOENT))
     }
@@ -197,7 +191,6 @@ impl Mount {
         begin(&self.links[server], &self.tags, self.policy, payload, allowance).await
     }
 
-    /// The error for a reply of the wrong kind.
     pub(super) fn unexpected(&self, server: usize, op: Op) -> ClientError {
         ClientError::Protocol { server: self.address(server).to_owned(), what: format!("unexpected reply to {op}") }
     }
@@ -213,12 +206,10 @@ impl Mount {
         Ok(reply.attr)
     }
 
-    /// Fetches a file's layout and capability.
     pub(super) async fn fetch_layout(&self, handle: Handle) -> Result<Layout> {
         Layout::new(self, self.get_attr(handle, FILE_MASK).await?, None)
     }
 
-    /// Fetches them again.
     pub(super) async fn refresh(&self, file: &File) -> Result<Arc<Layout>> {
         Ok(file.set_layout(self.fetch_layout(file.metafile()).await?))
     }
@@ -260,7 +251,6 @@ impl Mount {
         }
     }
 
-    /// The attributes of a new object of this client's user.
     pub(super) fn new_attr(&self, objtype: ObjType, perms: u32) -> Attr {
         Attr { owner: self.uid(), group: self.gid(), perms, mask: mask::COMMON, objtype, ..Attr::default() }
     }
@@ -299,8 +289,6 @@ impl Mount {
         added
     }
 
-    /// Adds an entry. If a reply was lost and the repetition finds that the name already refers to this object, it
-    /// succeeded.
     pub(super) async fn add_entry(&self, directory: &Directory, name: &str, new_handle: Handle) -> Result<()> {
         let body = request::CrDirent {
             credential: self.credential(),
@@ -398,7 +386,6 @@ impl Mount {
         Ok((self.directory(parent).await?, name))
     }
 
-    /// The object that the entry `name` of a directory names.
     pub(super) async fn entry(&self, directory: &Directory, name: &str) -> Result<Handle> {
         let handles = self.lookup(directory, name.to_owned()).await?;
         handles.first().copied().ok_or(ClientError::refused(Op::LookupPath, Errno::ENOENT))
@@ -463,7 +450,6 @@ impl Mount {
     }
 }
 
-/// The error for a configuration that the server at `address` returned.
 fn unusable(error: FsConfigError, address: &str) -> ClientError {
     let address = address.to_owned();
     match &error {
@@ -556,7 +542,6 @@ const LIFE: Duration = Duration::from_secs(5);
 /// Number of directories cached; beyond it, the cache is cleared.
 const KNOWN_MAX: usize = 4096;
 
-/// What is needed to use a directory.
 #[derive(Debug)]
 pub(super) struct Directory {
     pub(super) handle: Handle,
@@ -592,12 +577,10 @@ impl Directories {
     }
 }
 
-/// The datafiles of a file; none for other objects.
 pub(super) fn datafiles_of(attr: Attr) -> Vec<Handle> {
     attr.datafiles.map_or_else(Vec::new, |datafiles| datafiles.handles.0)
 }
 
-/// The components of an absolute path.
 fn components(path: &str) -> Result<Vec<&str>> {
     let bad = |what| Err(ClientError::Path { path: path.to_owned(), what });
     let Some(relative) = path.strip_prefix('/') else { return bad("not absolute") };
@@ -622,16 +605,12 @@ struct Opened {
     layout: Mutex<Arc<Layout>>,
 }
 
-/// A file's layout and capability as last fetched.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     pub(super) dist: Dist,
     pub(super) datafiles: Vec<Handle>,
-    /// The owners of the datafiles, by index in the configuration.
     pub(super) owners: Vec<usize>,
-    /// Only the first datafile is in use yet.
     pub(super) stuffed: bool,
-    /// Bytes of a stuffed file.
     pub(super) stuffed_size: u64,
     /// `None` until the first I/O needs it.
     pub(super) capability: Option<Capability>,

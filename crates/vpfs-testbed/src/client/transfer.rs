@@ -23,7 +23,6 @@ const SMALL_READ_MAX: u64 = 16344;
 
 const SMALL_WRITE_MAX: u64 = 6768;
 
-/// An access as requested by the caller.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
     offset: i64,
@@ -66,7 +65,6 @@ pub(super) fn shares(
     Ok(shares)
 }
 
-/// Runs all shares concurrently; the first error cancels the others.
 pub(super) async fn run(mut shares: Vec<Share>, direction: &Direction) -> Result<Vec<Outcome>> {
     if shares.len() == 1 {
         let only = shares.remove(0);
@@ -120,24 +118,19 @@ pub(super) fn assemble(mut outcomes: Vec<Outcome>, len: usize) -> Bytes {
     buffer.freeze()
 }
 
-/// Bytes of replies around the data.
 const REPLIES_MAX: u64 = 2 * MAX_UNEXPECTED;
 
-/// What is transferred.
 #[derive(Clone, Debug)]
 pub(super) enum Direction {
     Read,
-    /// The data of the whole access, all servers.
     Write(Bytes),
 }
 
-/// One server's part of an access.
 #[derive(Debug)]
 pub(super) struct Share {
     mount: Arc<Mount>,
     file: File,
     layout: Arc<Layout>,
-    /// Index of the datafile in the file.
     number: u32,
     offset: i64,
     len: i64,
@@ -147,23 +140,17 @@ pub(super) struct Share {
     inline: bool,
 }
 
-/// The outcome of a share.
 #[derive(Debug)]
 pub(super) struct Outcome {
     number: u32,
-    /// Size of the datafile in bytes.
     bstream_size: u64,
     /// The data read, by offset in the access.
     pieces: Vec<(usize, Bytes)>,
 }
 
-/// How an attempt failed.
 pub(crate) enum Failure {
-    /// The transport failed.
     Link(LinkError),
-    /// The server refused.
     Refused { op: Op, status: Status },
-    /// The server violated the protocol.
     Protocol(&'static str),
 }
 
@@ -339,7 +326,6 @@ fn segments(data: &Bytes, chunk: &[TransferPiece]) -> Vec<Bytes> {
     chunk.iter().map(|piece| data.slice(place(piece.access_offset)..place(piece.access_offset + piece.len))).collect()
 }
 
-/// The data of a chunk, with its offsets in the access.
 fn placed(chunk: &[TransferPiece], mut data: Bytes) -> impl Iterator<Item = (usize, Bytes)> {
     let mut joined: Vec<(usize, usize)> = Vec::new();
     for piece in chunk {

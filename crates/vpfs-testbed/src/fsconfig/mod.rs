@@ -244,7 +244,6 @@ fn part(range: RangeInclusive<u64>, index: usize, count: usize) -> RangeInclusiv
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum FsConfigError {
-    /// No `<FileSystem>` section with this name.
     #[error("no file system is called {}; there {}", quoted(.wanted), listed(.known))]
     UnknownFileSystem { wanted: String, known: Vec<String> },
     /// A line that servers refuse, or that means nothing to a client over TCP.
@@ -314,12 +313,9 @@ fn is_tcp(address: &str) -> bool {
     address.split_once("://").is_some_and(|(scheme, _)| scheme == "tcp" || scheme.starts_with("tcp-"))
 }
 
-/// A section without its end.
 struct OpenFileSystem {
-    /// Its first line.
     line: usize,
     config: FsConfig,
-    /// Places of servers in `config`, by alias.
     places: HashMap<String, usize>,
 }
 
@@ -393,7 +389,6 @@ impl OpenFileSystem {
         &mut servers[place]
     }
 
-    /// What servers demand of a file system.
     fn end(self) -> Result<FsConfig, String> {
         let Self { line, config, .. } = self;
         let lacks = |what: &str| match config.name.as_str() {
@@ -445,7 +440,6 @@ impl Clients {
         }
     }
 
-    /// The file system with these values.
     fn of(&self, fs: FsConfig) -> FsConfig {
         let Self { reply_timeout, flow_timeout, retry_limit, retry_delay } = *self;
         FsConfig { reply_timeout, flow_timeout, retry_limit, retry_delay, ..fs }

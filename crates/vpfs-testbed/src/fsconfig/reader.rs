@@ -10,7 +10,6 @@ use vpfs_protocol::wire::pvfs2::dotconf::{LINE_MAX, Line, Lines, Word};
 
 use super::{Alias, Clients, Configuration, FsConfig, FsConfigError, OpenFileSystem, Storage, quoted};
 
-/// What has been read so far.
 pub(super) struct Reader<'a> {
     lines: Lines<'a>,
     /// The sections around the current line, each with its first line.
@@ -121,7 +120,6 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Where the current line is, in words.
     fn place(&self) -> String {
         match self.sections.last() {
             None => places(&[Section::Outside]),
@@ -212,7 +210,6 @@ fn is_servers_own(name: &[u8]) -> bool {
     ["HostID", "StorageSpace"].iter().any(|own| name.eq_ignore_ascii_case(own.as_bytes()))
 }
 
-/// An argument as text. What depends on a server's environment cannot be known.
 fn text(option: &str, argument: &[u8]) -> Result<String, String> {
     let Ok(text) = str::from_utf8(argument) else {
         return Err(format!("{option}: {} is not UTF-8", quoted(&String::from_utf8_lossy(argument))));
@@ -236,7 +233,6 @@ fn first<'a>(option: &str, arguments: &'a [String]) -> Result<&'a str, String> {
     arguments.first().map(String::as_str).ok_or_else(missing)
 }
 
-/// A section, or the text outside of all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Section {
     Outside,
@@ -278,7 +274,6 @@ impl Section {
         Some(if end.is_some() { Tag::End(*section) } else { Tag::Start(*section) })
     }
 
-    /// Whether this section may stand in `outer`.
     pub(super) fn may_be_in(self, outer: Self) -> bool {
         SECTIONS.iter().any(|(section, _, outers)| *section == self && outers.contains(&outer))
     }
@@ -288,7 +283,6 @@ impl Section {
         SECTIONS.iter().find(|(section, ..)| *section == self).map_or("", |(_, name, _)| name)
     }
 
-    /// Where it may stand, in words.
     pub(super) fn places(self) -> String {
         let outers = SECTIONS.iter().find(|(section, ..)| *section == self).map_or(&[][..], |(.., outers)| outers);
         places(outers)
@@ -304,14 +298,12 @@ pub(super) fn places(sections: &[Section]) -> String {
     sections.iter().map(place).collect::<Vec<_>>().join(" or ")
 }
 
-/// A line that starts or ends a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tag {
     Start(Section),
     End(Section),
 }
 
-/// An option that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Setting {
     Alias,
@@ -366,7 +358,6 @@ pub(super) fn named(name: &[u8]) -> Option<(Setting, &'static str, &'static [Sec
     SETTINGS.into_iter().find(|(_, known, _)| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
-/// Whether the option of this name is one text.
 pub(super) fn is_text(name: &[u8]) -> bool {
     TEXTS.split(' ').any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
@@ -409,7 +400,6 @@ pub(super) fn ranges(text: &str) -> Option<Vec<RangeInclusive<u64>>> {
     (!ranges.is_empty()).then_some(ranges)
 }
 
-/// A handle and what follows it.
 fn handle(text: &str) -> Option<(u64, &str)> {
     let (radix, digits) = radix(text.trim_start());
     let (handle, rest) = leading(digits, radix)?;
@@ -423,7 +413,6 @@ fn sign(text: &str) -> (bool, &str) {
     }
 }
 
-/// The radix of a number, and its digits.
 fn radix(digits: &str) -> (u32, &str) {
     match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
         Some(digits) => (16, digits),
@@ -432,7 +421,6 @@ fn radix(digits: &str) -> (u32, &str) {
     }
 }
 
-/// The number at the start of a text, and the rest.
 fn leading(text: &str, radix: u32) -> Option<(u64, &str)> {
     let len = text.find(|c: char| !c.is_digit(radix)).unwrap_or(text.len());
     let (digits, rest) = text.split_at(len);

@@ -102,11 +102,9 @@ impl Verification {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum WrongRead {
-    /// Bytes differ.
     #[error("{path}: byte {offset} is {found:#04x} instead of {expected:#04x}, {count} wrong bytes in this read")]
     #[serde(rename = "content")]
     Content { path: String, offset: u64, expected: u8, found: u8, count: u64 },
-    /// Bytes are missing.
     #[error("{path}: {found} bytes instead of {expected} at byte {offset}")]
     #[serde(rename = "length")]
     Length { path: String, offset: u64, expected: u64, found: u64 },
@@ -117,7 +115,6 @@ pub fn per_second(amount: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { amount as f64 / seconds } else { 0.0 }
 }
 
-/// Shared by all processes of an application; a call costs one short lock.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     interval: Duration,
@@ -162,19 +159,16 @@ struct PhaseState {
 const EXAMPLES: usize = 16;
 
 impl Recorder {
-    /// An empty recorder; the timeline will have a sample for each `interval`.
     pub(crate) fn new(interval: Duration) -> Self {
         Self { interval, state: Mutex::default() }
     }
 
-    /// The progress of the run; `None` before its first phase.
     pub(crate) fn progress(&self, now: Instant) -> Option<Progress> {
         let state = self.lock();
         let PhaseState { phase, begin, total: Sample { operations, bytes }, .. } = *state.phases.last()?;
         Some(Progress { phase, operations, bytes, elapsed: now.saturating_duration_since(begin) })
     }
 
-    /// A process starts a phase.
     pub(crate) fn begin_phase(&self, phase: Phase, now: Instant) {
         let mut state = self.lock();
         state.begin.get_or_insert(now);
@@ -185,7 +179,6 @@ impl Recorder {
         }
     }
 
-    /// A process ends a phase.
     pub(crate) fn end_phase(&self, phase: Phase, now: Instant) {
         let mut state = self.lock();
         state.end = state.end.max(Some(now));
@@ -206,22 +199,18 @@ impl Recorder {
         phase.latency.record(end - begin);
     }
 
-    /// A process computed.
     pub(crate) fn think(&self, time: Duration) {
         self.lock().think += time;
     }
 
-    /// A process waited in a barrier.
     pub(crate) fn wait(&self, time: Duration) {
         self.lock().wait += time;
     }
 
-    /// A read returned the right bytes.
     pub(crate) fn checked(&self, bytes: u64) {
         self.lock().verification.checked_bytes += bytes;
     }
 
-    /// A read returned wrong bytes.
     pub(crate) fn wrong(&self, read: WrongRead) {
         let verification = &mut self.lock().verification;
         verification.wrong_reads += 1;
@@ -230,7 +219,6 @@ impl Recorder {
         }
     }
 
-    /// The whole run.
     pub(crate) fn report(&self, processes: u32, nodes: u32) -> Report {
         let state = self.lock();
         let mean = |sum: Duration| sum.as_secs_f64() / f64::from(processes.max(1));

@@ -60,9 +60,6 @@ impl Content {
     }
 
     /// Compares `data`, read from byte `offset` of `file`, with the expected content.
-    ///
-    /// # Errors
-    /// The first wrong byte and the number of wrong ones.
     pub fn check(self, file: FileId, offset: u64, data: &[u8]) -> Result<(), WrongBytes> {
         let words = self.words(file);
         let (head, body) = data.split_at(head_len(offset, data.len()));
@@ -96,7 +93,6 @@ impl Content {
     }
 }
 
-/// The 8-byte words of one file.
 struct Words {
     key: u64,
 }

@@ -99,10 +99,8 @@ pub struct Transfer {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum RunError {
-    /// A node could not connect.
     #[error("node {node} cannot connect: {source}")]
     Connect { node: u32, source: FileSystemError },
-    /// A call failed after the retries the protocol allows.
     #[error("process {process}: {call} {path}: {source}")]
     Call { process: u32, call: &'static str, path: String, source: FileSystemError },
     /// A background run ended before the measurement did.
@@ -127,7 +125,6 @@ pub struct Run {
 #[derive(Clone)]
 pub struct RunHandle(Arc<Shared>);
 
-/// State shared by all processes of a run.
 struct Shared {
     plan: Arc<dyn Plan>,
     names: Names,
@@ -142,7 +139,6 @@ struct Shared {
 }
 
 impl Shared {
-    /// Measures a call that moved data, and reports it.
     async fn transfer(&self, phase: Phase, process: u32, is_write: bool, extent: Extent, began: Instant) {
         let done = Instant::now();
         self.recorder.call(phase, began, done, u64::from(extent.bytes));
@@ -218,7 +214,6 @@ impl Run {
     }
 }
 
-/// The client of each process.
 async fn connect(options: &RunOptions, nodes: u32, processes: u32) -> std::result::Result<Vec<FileSystem>, RunError> {
     let mut clients: Vec<FileSystem> = Vec::new();
     for process in 0..processes {
@@ -504,14 +499,12 @@ impl FileSystemError {
     }
 }
 
-/// A client of either. Clones share connections.
 #[derive(Clone)]
 enum FileSystem {
     OrangeFs(Client),
     Nfs(nfs::Client),
 }
 
-/// An open file.
 #[derive(Clone)]
 enum OpenFile {
     OrangeFs(Client, File),
@@ -575,13 +568,11 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Reads all names of a directory.
     async fn readdir(&self, path: &str) -> Result<(), FileSystemError> {
         either!(self, client => async { client.readdir(path).await.map(drop) });
         Ok(())
     }
 
-    /// Asks for the attributes of a file.
     async fn stat(&self, path: &str) -> Result<(), FileSystemError> {
         either!(self, client => async { client.stat(path).await.map(drop) });
         Ok(())
@@ -620,7 +611,6 @@ impl OpenFile {
     }
 }
 
-/// Gives the paths of everything below the run's directory.
 #[derive(Debug)]
 struct Names {
     base: String,
@@ -648,7 +638,6 @@ impl Names {
         format!("{}/{file}", self.base.trim_end_matches('/'))
     }
 
-    /// The path that a call refers to.
     fn of(&self, call: Call) -> String {
         match call {
             Call::MakeDir(dir) | Call::RemoveDir(dir) | Call::ListDir(dir) => self.dir(dir),

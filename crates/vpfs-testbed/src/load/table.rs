@@ -15,41 +15,6 @@ const MIB: f64 = 1_048_576.0;
 /// Bytes in a MB, the paper's unit.
 const MB: f64 = 1_000_000.0;
 
-#[cfg(test)]
-mod fixture {
-    use vpfs_sim::model::plan::Phase;
-
-    use crate::load::measure::{Latency, PhaseReport, Report, Timeline, Verification};
-
-    pub(super) fn phase(phase: Phase, seconds: f64, operations: u64, bytes: u64) -> PhaseReport {
-        let latency = Latency { count: operations, p50_seconds: 0.01, p99_seconds: 1.5, ..Latency::default() };
-        PhaseReport {
-            phase,
-            seconds,
-            io_seconds: seconds,
-            operations,
-            bytes,
-            bytes_per_second: bytes as f64 / seconds,
-            operations_per_second: operations as f64 / seconds,
-            latency: Latency { mean_seconds: seconds / operations as f64, ..latency },
-        }
-    }
-
-    pub(super) fn report(phases: Vec<PhaseReport>) -> Report {
-        Report {
-            processes: 4,
-            nodes: 2,
-            run_seconds: 10.0,
-            io_seconds: 3.0,
-            think_seconds: 6.0,
-            wait_seconds: 1.0,
-            phases,
-            timeline: Timeline::default(),
-            verification: Verification::default(),
-        }
-    }
-}
-
 /// One access of one repetition; times in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Access {
@@ -89,7 +54,6 @@ pub struct AccessSummary {
     pub mean_time: f64,
 }
 
-/// The write or the read part of a report.
 fn access(report: &Report, phase: Phase) -> Option<Access> {
     let seconds = |phase| report.phase(phase).map_or(0.0, |phase| phase.seconds);
     let transfer = report.phase(phase)?;
@@ -362,7 +326,6 @@ pub fn latency(report: &Report) -> String {
     table.trim_fmt()
 }
 
-/// In seconds, in the order of the headings.
 fn columns(latency: &Latency) -> [f64; 6] {
     [
         latency.mean_seconds,
@@ -378,8 +341,36 @@ fn columns(latency: &Latency) -> [f64; 6] {
 mod tests {
     use vpfs_sim::model::plan::{FileMode, Phase};
 
-    use super::fixture::{phase, report};
     use super::*;
+    use crate::load::measure::{Timeline, Verification};
+
+    fn phase(phase: Phase, seconds: f64, operations: u64, bytes: u64) -> PhaseReport {
+        let latency = Latency { count: operations, p50_seconds: 0.01, p99_seconds: 1.5, ..Latency::default() };
+        PhaseReport {
+            phase,
+            seconds,
+            io_seconds: seconds,
+            operations,
+            bytes,
+            bytes_per_second: bytes as f64 / seconds,
+            operations_per_second: operations as f64 / seconds,
+            latency: Latency { mean_seconds: seconds / operations as f64, ..latency },
+        }
+    }
+
+    fn report(phases: Vec<PhaseReport>) -> Report {
+        Report {
+            processes: 4,
+            nodes: 2,
+            run_seconds: 10.0,
+            io_seconds: 3.0,
+            think_seconds: 6.0,
+            wait_seconds: 1.0,
+            phases,
+            timeline: Timeline::default(),
+            verification: Verification::default(),
+        }
+    }
 
     #[test]
     fn bandwidth_counts_opening_once_and_durability_to_the_write() {

@@ -52,8 +52,7 @@ impl Url {
     /// The port of the mount daemon unless another one is given.
     pub const MOUNT_PORT: u16 = 20048;
 
-    /// # Errors
-    /// The text is no such URL.
+    /// `nfs://HOST[:PORT]/EXPORT[?mountport=PORT]`.
     pub fn parse(text: &str) -> std::result::Result<Self, NfsError> {
         Self::split(text).ok_or_else(|| NfsError::Url(text.to_owned()))
     }
@@ -86,22 +85,16 @@ impl fmt::Display for Url {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum NfsError {
-    /// No URL of an export.
     #[error("`{0}` is not nfs://HOST/EXPORT or nfs://HOST:PORT/EXPORT?mountport=PORT")]
     Url(String),
-    /// An argument that the protocol cannot express.
     #[error("{0}")]
     Argument(&'static str),
-    /// The mount daemon refused.
     #[error("{server} does not export {export}: {status}")]
     Mount { server: String, export: String, status: mountstat3 },
-    /// The server refused.
     #[error("{0}")]
     Refused(nfsstat3),
-    /// No connection, or it broke.
     #[error("connection to {server}: {reason}")]
     Connection { server: String, kind: io::ErrorKind, reason: String },
-    /// No reply.
     #[error("{server} did not answer for {waited:?}")]
     Timeout { server: String, waited: Duration },
     /// The server does not offer this, or violated the protocol.
@@ -128,7 +121,6 @@ impl NfsError {
 /// How long to wait for a reply, unless the options say otherwise: as long as with OrangeFS.
 const REPLY_WAIT: Duration = Duration::from_secs(300);
 
-/// Bytes of a part of a listing.
 const LISTING_BYTES: u32 = 64 << 10;
 
 /// Groups besides the primary one [RFC 5531 §8.2].
@@ -364,7 +356,6 @@ impl Client {
         Ok(handle)
     }
 
-    /// The directory of a path, and the name in it.
     async fn place<'a>(&self, path: &'a str) -> Result<diropargs3<'a>> {
         let (directory, name) = path.rsplit_once('/').ok_or(NfsError::Argument("the path is not absolute"))?;
         Ok(entry(self.resolve(directory).await?, name))
@@ -407,7 +398,6 @@ fn done<T, E>(result: Nfs3Result<T, E>) -> Result<T> {
     }
 }
 
-/// A length that is at most a call's.
 fn count(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
@@ -421,10 +411,8 @@ const DATA_MAX: u32 = 4 << 20;
 /// The largest reply: its data and what is around it.
 const RECORD_MAX: usize = DATA_MAX as usize + (64 << 10);
 
-/// What to call: program, version, procedure.
 type Procedure = (u32, u32, u32);
 
-/// An open connection. Dropping it ends all calls.
 #[derive(Debug)]
 struct Connection {
     /// The address that it comes from, and where it ends.
@@ -440,11 +428,9 @@ struct Connection {
     tasks: [AbortHandle; 2],
 }
 
-/// The calls that wait for replies, by number.
 #[derive(Debug, Default)]
 struct Waiting {
     by_number: HashMap<u32, Waiter>,
-    /// Why the connection ended.
     ended: Option<(io::ErrorKind, String)>,
 }
 
@@ -502,7 +488,6 @@ impl Connection {
         self.begin(procedure, args).await?.reply().await
     }
 
-    /// Sends a call, as soon as there is a slot.
     async fn begin<R: Unpack>(
         &self,
         procedure: Procedure,
@@ -575,7 +560,6 @@ impl Drop for Connection {
     }
 }
 
-/// A call that was sent.
 struct Pending<'a, R> {
     connection: &'a Connection,
     receiver: oneshot::Receiver<Vec<u8>>,
@@ -593,7 +577,6 @@ impl<R: Unpack> Pending<'_, R> {
     }
 }
 
-/// Delivers replies until the connection ends; returns the reason.
 async fn read(mut stream: OwnedReadHalf, waiting: &Mutex<Waiting>) -> io::Error {
     loop {
         let record = match read_record(&mut stream).await {

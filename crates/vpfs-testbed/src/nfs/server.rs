@@ -25,7 +25,6 @@ use super::{Connection, NfsError, Url};
 use crate::server::Storage;
 use crate::storage::{DeviceClock, DeviceHandle, MemoryStore, StoreError};
 
-/// After a failure to accept, the time to the next attempt.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// A server to start. Start from [`NfsConfig::default`] and change fields.
@@ -70,9 +69,6 @@ pub struct NfsServer {
 
 impl NfsServer {
     /// Starts it; when this returns it accepts connections.
-    ///
-    /// # Errors
-    /// The name cannot be an export's, or the address cannot be used.
     pub fn start(config: NfsConfig) -> BoxFuture<'static, io::Result<Self>> {
         Box::pin(async move {
             let NfsConfig { export, .. } = &config;
@@ -123,7 +119,6 @@ async fn serve(listener: Arc<NFSTcpListener<Files>>) {
     }
 }
 
-/// The largest READ, as FSINFO says.
 const READ_MAX: u32 = 1 << 20;
 
 type Result<T> = std::result::Result<T, nfsstat3>;
@@ -342,13 +337,11 @@ fn lock(tree: &Mutex<Tree>) -> MutexGuard<'_, Tree> {
     tree.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Bytes of a name.
 const NAME_MAX: usize = 255;
 
 /// Files and directories, as many as the embedded OrangeFS servers have.
 const OBJECTS_MAX: usize = 4_000_000;
 
-/// The root's number.
 pub(super) const ROOT: u64 = 1;
 
 #[derive(Debug)]
@@ -372,7 +365,6 @@ struct Directory {
     names: BTreeMap<u64, Vec<u8>>,
 }
 
-/// What to create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     File,
@@ -385,12 +377,10 @@ impl Tree {
         Self { nodes: HashMap::from([(ROOT, root)]), next: ROOT + 1 }
     }
 
-    /// The attributes, with the size missing.
     pub(super) fn attr(&self, id: u64) -> Result<&fattr3> {
         self.nodes.get(&id).map(|node| &node.attr).ok_or(nfsstat3::NFS3ERR_STALE)
     }
 
-    /// Fails unless it is a file.
     pub(super) fn file(&self, id: u64) -> Result<()> {
         if self.attr(id)?.type_ == ftype3::NF3REG { Ok(()) } else { Err(nfsstat3::NFS3ERR_ISDIR) }
     }
@@ -474,7 +464,6 @@ impl Tree {
         Ok(replaced)
     }
 
-    /// Sets all attributes but the size.
     pub(super) fn set(&mut self, id: u64, new: &sattr3, now: nfstime3) -> Result<()> {
         let attr = &mut self.node(id)?.attr;
         let set = |value: &mut u32, new: &Nfs3Option<u32>| {
@@ -499,7 +488,6 @@ impl Tree {
         Ok(())
     }
 
-    /// Records that its content has changed.
     pub(super) fn touch(&mut self, id: u64, now: nfstime3) -> Result<()> {
         let attr = &mut self.node(id)?.attr;
         (attr.mtime, attr.ctime) = (now, now);
@@ -566,9 +554,6 @@ const PROGRAMS: [(u32, u32, &str); 3] = [
 ];
 
 /// The protocols that the server at `host:port` offers there. It is asked within `wait` for each.
-///
-/// # Errors
-/// It cannot be reached, or does not answer.
 pub fn answers(server: &str, wait: Duration) -> BoxFuture<'_, std::result::Result<Vec<&'static str>, NfsError>> {
     Box::pin(async move {
         let connection = Connection::open(server, None, opaque_auth::default(), wait).await?;

@@ -45,9 +45,6 @@ pub trait TimedStorage {
     fn probes(&self) -> Vec<Probe>;
 
     /// The times of the accesses of `series`.
-    ///
-    /// # Errors
-    /// An access failed.
     fn times(&mut self, series: Series) -> Result<Vec<Duration>, ProfileError>;
 }
 
@@ -71,7 +68,6 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// The summary of a series; `None` without accesses.
     fn new(series: Series, mut times: Vec<Duration>) -> Option<Self> {
         times.sort_unstable();
         let last = times.len().checked_sub(1)?;
@@ -100,7 +96,6 @@ pub struct ClassPlan {
     pub most: u32,
 }
 
-/// The least number of accesses of a series.
 const LEAST: u32 = 3;
 
 impl Default for ClassPlan {
@@ -129,9 +124,6 @@ impl ClassPlan {
 
     /// Times all series in about `time`; without a limit, each has its largest number of accesses. Repetitions follow
     /// each other, so that a disturbance falls into few of them.
-    ///
-    /// # Errors
-    /// An access failed.
     pub fn run(
         &self,
         storage: &mut dyn TimedStorage,
@@ -167,7 +159,6 @@ impl ClassPlan {
         (0..self.repetitions).flat_map(of).collect()
     }
 
-    /// Parts of the time that a series gets.
     fn parts(&self, series: &Series) -> u32 {
         let others = u32::try_from(self.sizes.len().saturating_sub(1)).unwrap_or(u32::MAX);
         let finds_startup = Some(&series.size) == self.sizes.first() && series.probe != Probe::Network;
@@ -269,7 +260,6 @@ pub fn fit_network(timings: &[Timing]) -> Result<Figure, ClassFitError> {
     slope(&repetitions(timings, Probe::Network), "transfers").map(|(slope, _)| slope)
 }
 
-/// The timings of a probe, by repetition.
 fn repetitions(timings: &[Timing], probe: Probe) -> Vec<Vec<Timing>> {
     let mut own: Vec<Timing> = timings.iter().filter(|timing| timing.probe == probe).copied().collect();
     own.sort_by_key(|timing| (timing.repetition, timing.size_bytes));
@@ -302,7 +292,6 @@ fn access(repetitions: &[Vec<Timing>], network: f64, name: &'static str) -> Resu
     })
 }
 
-/// The mean slope, and the line of each repetition.
 fn slope(repetitions: &[Vec<Timing>], name: &'static str) -> Result<(Figure, Vec<Line>), ClassFitError> {
     if repetitions.is_empty() {
         return Err(ClassFitError::Missing(name));
@@ -312,7 +301,6 @@ fn slope(repetitions: &[Vec<Timing>], name: &'static str) -> Result<(Figure, Vec
     if slope.mean <= 0.0 { Err(ClassFitError::NoRate(name)) } else { Ok((slope, lines)) }
 }
 
-/// A time of `start` nanoseconds and of `slope` for each byte.
 struct Line {
     start: f64,
     slope: f64,
@@ -331,7 +319,6 @@ impl Line {
         Self { start: mean_time - slope * mean_size, slope }
     }
 
-    /// The largest distance of a mean, as a part of it.
     fn distance(&self, list: &[Timing]) -> f64 {
         let distance = |timing: &Timing| {
             let time = timing.mean_ns as f64;
@@ -469,7 +456,6 @@ const GREETING: [u8; 8] = *b"vpfsnet1";
 const TRANSFER_MAX: u64 = 64 << 20;
 /// A peer that is silent for longer is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Bytes are sent and received in pieces of this size.
 const PIECE: usize = 1 << 20;
 
 /// A connection to [`answer_network`].
@@ -498,7 +484,6 @@ impl NetworkPath {
         }
     }
 
-    /// Asks for `size` bytes and receives them.
     fn transfer(&mut self, size: Bytes, buffer: &mut [u8]) -> io::Result<()> {
         self.stream.write_all(&size.0.to_le_bytes())?;
         each_piece(size.0, |len| self.stream.read_exact(&mut buffer[..len]))

@@ -45,10 +45,8 @@ pub struct Measurement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum FitError {
-    /// Neither reads nor writes.
     #[error("there are no measurements")]
     Nothing,
-    /// A slope needs two numbers of outstanding accesses.
     #[error("accesses of {} bytes were measured with one number outstanding only; measure at least two", .size.0)]
     OneDepth { size: Bytes },
     /// No access completed, or completions took no time.
@@ -116,11 +114,9 @@ pub fn fit(reads: &[Measurement], writes: &[Measurement]) -> Result<StorageFit, 
     Ok(StorageFit { depth, slot_costs, reads, writes })
 }
 
-/// Both models of one operation.
 struct Model {
     knee: Depth,
     deepest: Depth,
-    /// Sizes ascending, each with the slope of its latency.
     slopes: Vec<(Bytes, f64)>,
 }
 
@@ -138,7 +134,6 @@ impl Model {
         if unit > 0.0 { Ok(Some(Self { knee, deepest, slopes })) } else { Err(FitError::NoLatency { size }) }
     }
 
-    /// The slope of the smallest size.
     fn unit(&self) -> f64 {
         self.slopes[0].1
     }
@@ -160,7 +155,6 @@ impl Model {
     }
 }
 
-/// The first depth that saturates, and the last one, of measurements sorted by depth.
 fn knee(of_size: &[Measurement]) -> Result<(Depth, Depth), FitError> {
     let depth = |measured: &Measurement| {
         let depth = Depth::new(measured.outstanding).filter(|_| measured.throughput > Bytes::ZERO);
@@ -170,7 +164,6 @@ fn knee(of_size: &[Measurement]) -> Result<(Depth, Depth), FitError> {
     Ok((depths[saturates_at(of_size)], depths[depths.len() - 1]))
 }
 
-/// Index of the first measurement that reaches saturation throughput.
 fn saturates_at(of_size: &[Measurement]) -> usize {
     let largest = of_size.iter().map(|measured| measured.throughput.0).max().unwrap_or(0) as f64;
     of_size.iter().position(|measured| measured.throughput.0 as f64 >= largest * SATURATED).unwrap_or(0)

@@ -47,17 +47,12 @@ pub struct RealStorage {
 /// Both ends of a device, where partition tables, file systems, volumes and swap have their signatures.
 const ENDS: Bytes = Bytes::mib(1);
 
-/// The test file is filled in pieces of this size.
 const FILL: Bytes = Bytes::mib(1);
 
-/// Least number of different offsets for accesses.
 const PLACES: u64 = 4;
 
 impl RealStorage {
     /// Opens a directory or a block device, whichever `path` is.
-    ///
-    /// # Errors
-    /// It cannot be measured, or only by destroying data.
     pub fn open(path: &Path, options: &Options) -> Result<Self, ProfileError> {
         let kind = fs::metadata(path).map_err(ProfileError::io("look at", path))?.file_type();
         if kind.is_block_device() {
@@ -73,9 +68,6 @@ impl RealStorage {
 
     /// Creates a test file in a directory and fills it. The file has no name, so nothing remains of it, however this
     /// process ends.
-    ///
-    /// # Errors
-    /// There is not enough space, no permission or no direct I/O.
     pub fn in_directory(directory: &Path, options: &Options) -> Result<Self, ProfileError> {
         check_span(options.size, options)?;
         check_space(directory, options.size)?;
@@ -161,7 +153,6 @@ impl TimedStorage for RealStorage {
     }
 }
 
-/// The size of the test file plus a tenth must be free.
 fn check_space(directory: &Path, size: Bytes) -> Result<(), ProfileError> {
     let look = |error: Errno| ProfileError::io("look at the file system of", directory)(error.into());
     let system = statvfs(directory).map_err(look)?;
@@ -175,7 +166,6 @@ fn check_span(has: Bytes, options: &Options) -> Result<(), ProfileError> {
     if has < needed { Err(ProfileError::TooSmall { has, needed }) } else { Ok(()) }
 }
 
-/// The first byte in the first or last MiB that is not zero.
 fn first_data(file: &File, span: Bytes) -> io::Result<Option<u64>> {
     let mut buffer = Buffer::new(ENDS, 0);
     for begin in [0, span.saturating_sub(ENDS).0] {
@@ -188,7 +178,6 @@ fn first_data(file: &File, span: Bytes) -> io::Result<Option<u64>> {
     Ok(None)
 }
 
-/// The cause of an error of opening or writing.
 fn refusal(error: io::Error, action: &'static str, path: &Path) -> ProfileError {
     match Errno::from_io_error(&error) {
         Some(Errno::INVAL | Errno::OPNOTSUPP) => ProfileError::NoDirectIo(path.to_owned()),
@@ -197,7 +186,6 @@ fn refusal(error: io::Error, action: &'static str, path: &Path) -> ProfileError 
     }
 }
 
-/// Flags in the form that the standard library takes.
 fn bits(flags: OFlags) -> i32 {
     flags.bits().cast_signed()
 }
@@ -250,12 +238,10 @@ struct Worker<'a> {
     failed: &'a AtomicBool,
 }
 
-/// The measurements of one thread.
 struct Done {
     begin: Instant,
     end: Instant,
     accesses: u32,
-    /// Of all accesses but the first.
     waited: Duration,
 }
 

@@ -91,7 +91,6 @@ pub struct Job {
     record: Record,
     piece: u64,
     step: Option<Step>,
-    /// What follows after a [`Step::Save`].
     after_save: Option<Step>,
 }
 

@@ -157,9 +157,6 @@ impl Relayout {
     }
 
     /// Executes all steps.
-    ///
-    /// # Errors
-    /// As [`Relayout::advance`].
     pub fn run(mut self, mut on_progress: impl FnMut(Progress)) -> Result<Summary, RelayoutError> {
         while self.job.step().is_some() {
             self.advance(&mut on_progress)?;
@@ -352,7 +349,6 @@ impl Relayout {
         Ok(())
     }
 
-    /// The name that the new file is built beside.
     fn target(&self) -> PathBuf {
         let name = self.partial_path.file_name().unwrap_or_default().as_encoded_bytes();
         let name = name.strip_prefix(b".").and_then(|name| name.strip_suffix(b".vpfs-partial")).unwrap_or(name);
@@ -486,7 +482,6 @@ fn read_state(path: &Path) -> Result<Option<Record>, RelayoutError> {
     Ok(Some(record))
 }
 
-/// Bytes in each buffer.
 const BUFFER: usize = 4 << 20;
 
 /// Copies the bytes from `begin` to `end`. Holes are left out, so they must be holes or zeros in `to`, unless
@@ -541,7 +536,6 @@ pub(crate) fn compare(
     Ok(Ok(hex(digest)))
 }
 
-/// SHA-256 of a whole file, in hexadecimal digits.
 pub(crate) fn sha256_of(file: &File) -> io::Result<String> {
     let mut buffer = vec![0; BUFFER];
     let mut digest = Context::new(&SHA256);
@@ -569,7 +563,6 @@ fn fit(bytes: u64) -> usize {
     usize::try_from(bytes).map_or(BUFFER, |bytes| bytes.min(BUFFER))
 }
 
-/// Reads until the buffer is full or the file ends.
 fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < buffer.len() {
@@ -641,9 +634,6 @@ const OF_LAYOUTS: [&str; 10] = [
 const LARGEST: usize = 64 << 10;
 
 /// Gives `to` what `from` has: owner, mode, times, and extended attributes that are not of the layout.
-///
-/// # Errors
-/// The first that the file system refuses.
 pub fn copy_attributes(from: &File, to: &File) -> io::Result<()> {
     let refused = give_attributes(from, to, &from.metadata()?)?.into_iter().next();
     refused.map_or(Ok(()), |(what, why)| Err(io::Error::new(why.kind(), format!("{what}: {why}"))))
@@ -699,19 +689,15 @@ fn attribute(from: &File, to: &File, name: &CStr) -> io::Result<()> {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum RelayoutError {
-    /// A call of the operating system failed.
     #[error("cannot {action} {}: {source}", .path.display())]
     Io { action: &'static str, path: PathBuf, source: io::Error },
-    /// A server of OrangeFS refused or failed.
     #[error("cannot {action} {}: {source}", .path.display())]
     Orangefs { action: &'static str, path: PathBuf, source: Box<ClientError> },
-    /// It is a directory, a device or a pipe.
     #[error("{} is not a regular file", .0.display())]
     NotRegular(PathBuf),
     /// Nothing is overwritten.
     #[error("{} exists; name a new file, or an empty one that has the layout, with --fill", .0.display())]
     Exists(PathBuf),
-    /// `--fill` without a file to fill, or with one that has data.
     #[error("--fill needs an empty file, and {} is none; create it with the layout that is wanted", .0.display())]
     NotEmpty(PathBuf),
     /// Only a rename within a file system is atomic.
@@ -730,38 +716,29 @@ pub enum RelayoutError {
     /// What they write after the switch would be lost.
     #[error("{} is open for writing in {writers}; end these programs first", .path.display())]
     Writers { path: PathBuf, writers: String },
-    /// An earlier copy cannot go on.
     #[error("{}: {why}", .path.display())]
     Resume { path: PathBuf, why: ResumeError },
-    /// There is a partial file without state.
     #[error("{} exists, but the state of its copy does not; move it away", .0.display())]
     ForeignPartial(PathBuf),
-    /// The state file is damaged, or of another version.
     #[error("{} cannot be read ({why}); remove it and the partial file beside it, and start again", .path.display())]
     BadState { path: PathBuf, why: String },
-    /// The state belongs to another pair of files.
     #[error("{} is the state of a copy from {} to {}; finish that one first", .path.display(), .source_file.display(), .destination.display())]
     OtherCopy { path: PathBuf, source_file: PathBuf, destination: PathBuf },
-    /// Another process is copying it now.
     #[error("another process copies to {} at the moment", .0.display())]
     Locked(PathBuf),
-    /// It was written to during the copy.
     #[error("{} changed during the copy, so the new file was not renamed; start again with --restart", .0.display())]
     Changed(PathBuf),
-    /// The copy is not what the source is.
     #[error(
         "{} differs from {} at byte {at}; the new file was not renamed; start again with --restart, and check \
          the storage if this happens again",
         .partial.display(), .source_file.display()
     )]
     Differs { partial: PathBuf, source_file: PathBuf, at: u64 },
-    /// The file system counts holes differently.
     #[error(
         "{} has {has} bytes instead of {wanted}: its file system does not count holes; start again with --fill-holes --restart",
         .path.display()
     )]
     WrongSize { path: PathBuf, has: u64, wanted: u64 },
-    /// Owner, mode, times or an extended attribute was refused.
     #[error(
         "the file system of {} does not take over the {attribute} ({why}); use --allow-loss if it is not needed",
         .path.display()

@@ -17,10 +17,8 @@ use crate::relayout::mounted::hex;
 use crate::relayout::{Done, Found, Job, Options, Progress, Record, RelayoutError, Stage, Step, Summary, Version};
 use crate::{Client, CreateOptions, File};
 
-/// Bytes that are read or written at once.
 const BUFFER: u64 = 4 << 20;
 
-/// The largest state that is read.
 const STATE_MAX: u64 = 1 << 20;
 
 /// A copy of a file of OrangeFS into a new layout. [`Options::fill`] and [`Options::fill_holes`] do not apply: the new
@@ -111,9 +109,6 @@ impl OrangefsRelayout {
     }
 
     /// Executes all steps.
-    ///
-    /// # Errors
-    /// As [`OrangefsRelayout::advance`].
     pub async fn run(mut self, mut on_progress: impl FnMut(Progress)) -> Result<Summary, RelayoutError> {
         while self.job.step().is_some() {
             self.advance(&mut on_progress).await?;
@@ -323,7 +318,6 @@ impl Opened {
     }
 }
 
-/// Up to a buffer of what lies before `end`; less only at the end of the file.
 async fn read(client: &Client, file: &File, at: u64, end: u64) -> Result<Bytes, ClientError> {
     let len = usize::try_from(end.saturating_sub(at).min(BUFFER)).expect("a buffer is small");
     client.read_at(file, at, len).await
@@ -391,7 +385,6 @@ fn beside(path: &str, suffix: &str) -> String {
     format!("{directory}/.{name}{suffix}")
 }
 
-/// The paths of a record are texts.
 fn text(path: &Path) -> &str {
     path.to_str().unwrap_or_default()
 }

@@ -183,13 +183,7 @@ fn models_of_servers_are_found_again() {
 fn a_directory_is_timed_and_left_as_it_was() {
     let directory = tempfile::tempdir().unwrap();
     let plan = ClassPlan { sizes: vec![Bytes::kib(4), Bytes::kib(256)], repetitions: 2, most: 5 };
-    let options = Options {
-        size: Bytes::mib(2),
-        largest_access: plan.largest(),
-        fill_time: Duration::from_secs(60),
-        buffered: true,
-        destroy_data: None,
-    };
+    let options = Options { largest_access: plan.largest(), ..options() };
     let mut storage = RealStorage::open(directory.path(), &options).unwrap();
     let timings = timed(&mut storage, &plan, Some(Duration::ZERO));
     let shape: Vec<_> = timings.iter().map(|one| (one.repetition, one.probe, one.size_bytes >> 10)).collect();

@@ -52,6 +52,12 @@ async fn run(plan: impl Plan + 'static, options: RunOptions) -> Result<Report, R
     Run::prepare(Arc::new(plan), options).await?.execute().await
 }
 
+/// Reads of files that are filled before, without a pause.
+fn interactive(processes: u32, transfer_bytes: u32, file_bytes: u64, time: Duration) -> Interactive {
+    let (think, read, fills, seed) = (Duration::ZERO, true, true, 1);
+    Interactive { processes, transfer_bytes, file_bytes, think, time, read, fills, seed }
+}
+
 /// A run leaves nothing behind.
 async fn assert_empty(cluster: &EmbeddedCluster) {
     let client = Client::connect(ClientOptions::new(cluster.url())).await.unwrap();
@@ -105,16 +111,7 @@ async fn every_transfer_is_reported_once_but_not_preparation() {
     assert!(transfers.iter().all(|one| one.path == "/run/file.0" && one.extent.bytes == 10_007 && one.process < 4));
 
     // Files are filled before.
-    let plan = Interactive {
-        processes: 2,
-        transfer_bytes: 100,
-        file_bytes: 1000,
-        think: Duration::ZERO,
-        time: Duration::from_millis(20),
-        read: true,
-        fills: true,
-        seed: 1,
-    };
+    let plan = interactive(2, 100, 1000, Duration::from_millis(20));
     let (report, transfers) = traced(Box::new(plan)).await;
     let calls = report.unwrap().phase(Phase::Read).map_or(0, |phase| phase.operations);
     assert_eq!(transfers.iter().filter(|one| !one.is_write).count() as u64, calls);
@@ -244,16 +241,8 @@ async fn md_writes_and_reads_its_data() {
 #[tokio::test]
 async fn an_application_with_think_time_reads_what_filled_the_file() {
     let cluster = cluster().await;
-    let plan = Interactive {
-        processes: 4,
-        transfer_bytes: 3001,
-        file_bytes: (1 << 20) + 5000,
-        think: Duration::from_millis(2),
-        time: Duration::from_millis(200),
-        read: true,
-        fills: true,
-        seed: 1,
-    };
+    let (file_bytes, time) = ((1 << 20) + 5000, Duration::from_millis(200));
+    let plan = Interactive { think: Duration::from_millis(2), ..interactive(4, 3001, file_bytes, time) };
     for (read, phase) in [(true, Phase::Read), (false, Phase::Write)] {
         let report = run(Interactive { read, ..plan.clone() }, options(&cluster.url())).await.unwrap();
         assert_eq!(report.phase(Phase::Setup).map(|phase| phase.bytes), Some(4 * plan.file_bytes));
