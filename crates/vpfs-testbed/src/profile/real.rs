@@ -15,8 +15,7 @@ use vpfs_core::hash::mix;
 use vpfs_core::{Bytes, OpKind};
 
 use crate::profile::class::timed;
-use crate::profile::fit::Measurement;
-use crate::profile::{Point, Probe, ProfileError, Series, Storage, TimedStorage};
+use crate::profile::{Measurement, Point, Probe, ProfileError, Series, Storage, TimedStorage};
 
 /// How to measure real storage.
 #[derive(Clone, Debug)]

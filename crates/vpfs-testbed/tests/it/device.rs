@@ -36,99 +36,57 @@ async fn the_precise_driver_keeps_flash_latency() {
     assert!(mean < Duration::from_millis(10), "{mean:?}");
 }
 
-const OBJECTS: u64 = 3;
-
-/// Spans several chunks.
-const BYTES_MAX: u64 = 300_000;
-
-#[derive(Clone, Debug)]
+/// What is done to an object, at an offset and with a length that span several chunks.
+#[derive(Clone, Copy, Debug)]
 enum Step {
-    Write { object: u64, offset: u64, len: usize, fill: u8 },
-    Truncate { object: u64, size: u64 },
-    Read { object: u64, offset: u64, len: usize },
-    Remove { object: u64 },
+    Write,
+    Truncate,
+    Read,
+    Remove,
 }
 
-fn step() -> impl Strategy<Value = Step> {
-    let object = 0..OBJECTS;
-    prop_oneof![
-        4 => (object.clone(), 0..BYTES_MAX, 0..100_000usize, any::<u8>())
-            .prop_map(|(object, offset, len, fill)| Step::Write { object, offset, len, fill }),
-        2 => (object.clone(), 0..BYTES_MAX).prop_map(|(object, size)| Step::Truncate { object, size }),
-        4 => (object.clone(), 0..BYTES_MAX, 0..200_000usize)
-            .prop_map(|(object, offset, len)| Step::Read { object, offset, len }),
-        1 => object.prop_map(|object| Step::Remove { object }),
-    ]
-}
-
-/// The slow, obvious store.
-#[derive(Default)]
-struct Oracle([Vec<u8>; OBJECTS as usize]);
-
-impl Oracle {
-    fn object(&mut self, object: u64) -> &mut Vec<u8> {
-        &mut self.0[object as usize]
-    }
-
-    fn write(&mut self, object: u64, offset: u64, data: &[u8]) {
-        let bytes = self.object(object);
-        let end = offset as usize + data.len();
-        if !data.is_empty() && bytes.len() < end {
-            bytes.resize(end, 0);
-        }
-        if !data.is_empty() {
-            bytes[offset as usize..end].copy_from_slice(data);
-        }
-    }
-
-    fn read(&mut self, object: u64, offset: u64, len: usize) -> Vec<u8> {
-        self.object(object).iter().skip(offset as usize).take(len).copied().collect()
-    }
-}
-
-fn apply(store: &MemoryStore, oracle: &mut Oracle, step: &Step) {
-    match *step {
-        Step::Write { object, offset, len, fill } => {
-            let data: Vec<u8> = (0..len).map(|i| fill.wrapping_add(i as u8)).collect();
-            store.write(object, offset, &data).unwrap();
-            oracle.write(object, offset, &data);
-        }
-        Step::Truncate { object, size } => {
-            store.truncate(object, size).unwrap();
-            oracle.object(object).resize(size as usize, 0);
-        }
-        Step::Read { object, offset, len } => {
-            assert!(store.read(object, offset, len) == oracle.read(object, offset, len));
-        }
-        Step::Remove { object } => {
-            store.remove(object);
-            oracle.object(object).clear();
-        }
-    }
-    for object in 0..OBJECTS {
-        assert_eq!(store.size(object), oracle.object(object).len() as u64);
-    }
-}
-
-fn check_all(store: &MemoryStore, oracle: &mut Oracle) {
-    for object in 0..OBJECTS {
-        assert!(store.read(object, 0, usize::MAX) == *oracle.object(object));
-    }
+fn step() -> impl Strategy<Value = (Step, usize, u64, usize)> {
+    let what =
+        prop_oneof![4 => Just(Step::Write), 2 => Just(Step::Truncate), 4 => Just(Step::Read), 1 => Just(Step::Remove)];
+    (what, 0..3_usize, 0..300_000_u64, 0..200_000_usize)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
+    /// Compares with the slow, obvious store.
     #[test]
     fn memory_equals_the_oracle(steps in proptest::collection::vec(step(), 1..30)) {
-        let store = MemoryStore::new(u64::MAX);
-        let mut oracle = Oracle::default();
-        for step in &steps {
-            apply(&store, &mut oracle, step);
+        let (store, mut oracle) = (MemoryStore::new(u64::MAX), [const { Vec::new() }; 3]);
+        for (number, (what, object, offset, len)) in steps.into_iter().enumerate() {
+            let (bytes, id, at) = (&mut oracle[object], object as u64, offset as usize);
+            match what {
+                Step::Write => {
+                    let data: Vec<u8> = (0..len).map(|i| (number * 7 + i) as u8).collect();
+                    store.write(id, offset, &data).unwrap();
+                    if len > 0 {
+                        bytes.resize(bytes.len().max(at + len), 0);
+                        bytes[at..at + len].copy_from_slice(&data);
+                    }
+                }
+                Step::Truncate => {
+                    store.truncate(id, offset).unwrap();
+                    bytes.resize(at, 0);
+                }
+                Step::Read => {
+                    let expected: Vec<u8> = bytes.iter().skip(at).take(len).copied().collect();
+                    prop_assert!(store.read(id, offset, len) == expected);
+                }
+                Step::Remove => {
+                    store.remove(id);
+                    bytes.clear();
+                }
+            }
+            prop_assert_eq!(store.size(id), bytes.len() as u64);
         }
-        check_all(&store, &mut oracle);
-        for object in 0..OBJECTS {
-            store.remove(object);
+        for (id, bytes) in (0..).zip(&oracle) {
+            prop_assert!(store.read(id, 0, usize::MAX) == *bytes);
+            store.remove(id);
         }
         prop_assert_eq!(store.usage().used, 0);
     }
