@@ -262,24 +262,13 @@ fn read_device(group: &Table<'_>) -> DeviceProfile {
 }
 
 fn read_own(group: &Table<'_>, kind: &str, named: &DeviceProfile) -> DeviceProfile {
-    let (own, fits) = match kind {
-        "hdd" => {
-            let own = read_hdd(&group.table(kind, &keys::HDD), named);
-            (DeviceProfile::Hdd(own), matches!(named, DeviceProfile::Hdd(_)))
-        }
-        "ssd" => {
-            let own = read_ssd(&group.table(kind, &keys::SSD), named);
-            (DeviceProfile::Ssd(own), matches!(named, DeviceProfile::Ssd(_)))
-        }
-        "uniform" => {
-            let own = read_uniform(&group.table(kind, &keys::UNIFORM), named);
-            (DeviceProfile::Uniform(own), matches!(named, DeviceProfile::Uniform(_)))
-        }
-        _ => {
-            let own = read_volume(&group.table(kind, &keys::VOLUME), named);
-            (DeviceProfile::Volume(own), matches!(named, DeviceProfile::Volume(_)))
-        }
+    let own = match kind {
+        "hdd" => DeviceProfile::Hdd(read_hdd(&group.table(kind, &keys::HDD), named)),
+        "ssd" => DeviceProfile::Ssd(read_ssd(&group.table(kind, &keys::SSD), named)),
+        "uniform" => DeviceProfile::Uniform(read_uniform(&group.table(kind, &keys::UNIFORM), named)),
+        _ => DeviceProfile::Volume(read_volume(&group.table(kind, &keys::VOLUME), named)),
     };
+    let fits = std::mem::discriminant(&own) == std::mem::discriminant(named);
     if group.has("device") && !fits {
         let device = group.text("device").unwrap_or_default();
         group.refuse(kind, format!("does not match device = {device:?}; remove one of them"));
