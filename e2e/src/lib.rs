@@ -113,6 +113,14 @@ impl Daemon {
         servers
     }
 
+    /// Starts a proxy with its state in `dir`, and waits until it is ready.
+    pub fn proxy(dir: &Path, config: &Path) -> Self {
+        let mut command = ours(&["proxy", "--config"]);
+        let mut proxy = Self::start(dir, "proxy", command.arg(config).env("STATE_DIRECTORY", dir));
+        proxy.await_log("ready");
+        proxy
+    }
+
     /// Waits until something listens at the port.
     pub fn await_port(&mut self, port: u16) {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));

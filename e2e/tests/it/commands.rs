@@ -14,19 +14,6 @@ use vpfs_e2e::{
     write_program,
 };
 
-fn proxy(dir: &Path) -> Daemon {
-    let mut command = ours(&["proxy", "--config"]);
-    command.arg(dir.join("vpfs.toml")).env("STATE_DIRECTORY", dir);
-    let mut proxy = Daemon::start(dir, "proxy", &mut command);
-    proxy.await_port(port(dir) + 1);
-    proxy
-}
-
-/// That of the server, which nobody asks; the proxy has the next one.
-fn port(dir: &Path) -> u16 {
-    std::fs::read_to_string(dir.join("port")).expect("a file").parse().expect("a number")
-}
-
 fn app(dir: &Path, args: &[&str]) -> (bool, String) {
     let output = output(ours(&["app"]).args(args).arg("--config").arg(dir.join("vpfs.toml")));
     let text = [output.stdout, output.stderr].concat();
@@ -38,11 +25,10 @@ fn a_share_by_hand_outlives_the_proxy_until_its_time_is_over() {
     let folder = tempfile::tempdir().expect("a directory");
     let dir = folder.path();
     let port = free_ports(3);
-    write_file(dir.join("port"), port.to_string());
     let peers = format!("127.0.0.1:{}", port + 2);
     let rest = format!("[peers]\naddresses = {{ s1 = \"{peers}\" }}\nsecurity = \"none\"\nsockets = \"sockets\"\n");
     write_file(dir.join("vpfs.toml"), proxy_config(1, port, port + 1, &rest));
-    let mut first = proxy(dir);
+    let mut first = Daemon::proxy(dir, &dir.join("vpfs.toml"));
     let set = ["set", "ior", "--weight", "4", "--clients", "localhost,10.1.0.0/16", "--uid", "7-9", "--for", "2h"];
     assert_eq!(app(dir, &set), (true, "done at s1\n".to_owned()));
     assert!(app(dir, &["set", "short", "--uid", "7", "--for", "1s"]).0);
@@ -63,7 +49,7 @@ fn a_share_by_hand_outlives_the_proxy_until_its_time_is_over() {
     assert!(events.contains(change) && events.contains(&format!("uid {}", me.trim())), "{events}");
 
     first.kill();
-    let _second = proxy(dir);
+    let _second = Daemon::proxy(dir, &dir.join("vpfs.toml"));
     await_some(Duration::from_secs(20), || {
         let (_, listed) = app(dir, &["ls"]);
         if listed.contains("admin:ior") { Ok(()) } else { Err(listed) }

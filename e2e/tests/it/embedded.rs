@@ -346,10 +346,7 @@ fn an_export_is_served_configured_checked_and_loaded() {
     assert!(said.contains("answers NFSv3, the mount protocol of NFSv3"), "{said}");
     let verdict = stdout(&checked);
     assert!(verdict.contains("valid: 1 server of NFS, 1 listener"), "{verdict}");
-    let mut command = ours(&["proxy", "--config"]);
-    command.arg(&config).env("RUNTIME_DIRECTORY", dir.path());
-    let mut proxy = Daemon::start(dir.path(), "proxy", &mut command);
-    proxy.await_log("ready");
+    let mut proxy = Daemon::proxy(dir.path(), &config);
     let url = format!("nfs://127.0.0.1:{proxy_port}/home?mountport={proxy_port}");
     let load = |uid: &str, args: &[&str]| {
         run(ours(&["workload"]).args(args).args(["--url", &url, "--uid", uid, "--gid", uid]))

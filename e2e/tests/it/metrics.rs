@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 use vpfs_e2e::requirements::are_present;
-use vpfs_e2e::{Daemon, await_some, cells, free_ports, get, ours, output, run, stderr, stdout, write_file};
+use vpfs_e2e::{
+    Daemon, await_some, cells, free_ports, get, ours, output, proxy_config, run, stderr, stdout, write_file,
+};
 
 const TOKEN: &str = "f00d";
 const KEY: &str = "0123456789abcdef";
@@ -59,28 +61,20 @@ impl Site {
     }
 
     fn proxy(&self, server: u16) -> Daemon {
-        let table = |kind: u16, scheme: &str| {
-            let address = |n| format!("s{n} = \"{scheme}127.0.0.1:{}\"", self.port + kind * Self::SERVERS + n - 1);
-            (1..=Self::SERVERS).map(address).collect::<Vec<_>>().join(", ")
-        };
-        let (proxies, peers) = (table(1, "tcp://"), table(2, ""));
-        let mut text = String::new();
-        for server in 1..=Self::SERVERS {
-            let port = self.port + server - 1;
-            text += &format!("[[server]]\nname = \"s{server}\"\naddress = \"tcp://127.0.0.1:{port}\"\n");
-        }
-        text += &format!(
-            "[[listener]]\naddresses = {{ {proxies} }}\n[[app]]\nname = \"climate\"\nclients = \"127.0.0.1\"\n\
-             [peers]\naddresses = {{ {peers} }}\n{}\nsockets = \"sockets\"\n[web]\nlisten = {:?}\nkey = \"key\"\n\
+        let peers = self.port + 2 * Self::SERVERS;
+        let mut rest = format!(
+            "[[app]]\nname = \"climate\"\nclients = \"127.0.0.1\"\n\
+             [peers]\naddresses = {{ s1 = \"127.0.0.1:{peers}\", s2 = \"127.0.0.1:{}\" }}\n{}\nsockets = \"sockets\"\n[web]\nlisten = {:?}\nkey = \"key\"\n\
              [metrics]\nlisten = {:?}\n",
+            peers + 1,
             self.security,
             self.web(server),
             self.metrics(server)
         );
         if server == 2 {
-            text += "token = \"token\"\n";
+            rest += "token = \"token\"\n";
         }
-        write_file(self.file(server), text);
+        write_file(self.file(server), proxy_config(Self::SERVERS, self.port, self.port + Self::SERVERS, &rest));
         let mut command = ours(&["proxy", "--server", &format!("s{server}"), "--config"]);
         command.arg(self.file(server));
         let mut proxy = Daemon::start(self.dir.path(), &format!("s{server}"), &mut command);

@@ -299,7 +299,7 @@ fn check_tells_what_is_wrong_and_mends_what_can_be() {
     for name in ["kept", "gone", "broken", "foreign"] {
         fs::write(overlay.path("mnt/out").join(name), vec![1; 150_000]).expect("it is written");
     }
-    assert!(String::from_utf8_lossy(&overlay.check(&["--fix"]).stderr).contains("is in use; unmount it first"));
+    assert!(stderr(&overlay.check(&["--fix"])).contains("is in use; unmount it first"));
     overlay.unmount();
     let source = overlay.path("src/out");
     run(Command::new("cp").arg("-a").arg(source.join("kept")).arg(source.join("copy")));

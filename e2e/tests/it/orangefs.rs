@@ -93,10 +93,7 @@ impl Cluster {
         let rest = format!("[scheduler]\npolicy = \"sfq-d-plus\"\n[metrics]\nlisten = \"{metrics}\"\n");
         let text = proxy_config(SERVERS, server_port, proxy_port, &rest);
         write_file(&toml, text);
-        let mut proxy = Daemon::start(dir.path(), "proxy", ours(&["proxy", "--config"]).arg(&toml));
-        for i in 0..SERVERS {
-            proxy.await_port(proxy_port + i);
-        }
+        let proxy = Daemon::proxy(dir.path(), &toml);
         let tab = dir.path().join("tab");
         write_file(&tab, format!("tcp://127.0.0.1:{proxy_port}/pfs /mnt/pfs pvfs2 defaults,noauto 0 0\n"));
         Self { dir, _servers: servers, proxy, proxy_port, metrics, tab }

@@ -123,10 +123,7 @@ impl Site {
         write_file(self.path("vpfs.toml"), proxy_config(1, server, proxy, &rest));
         self.write_token();
         let serve = Daemon::serve(self.dir.path(), server..server + 1, &["--device", "hdd"]);
-        let mut command = ours(&["proxy", "--config"]);
-        command.arg(self.path("vpfs.toml")).env("STATE_DIRECTORY", self.dir.path());
-        let mut proxy = Daemon::start(self.dir.path(), "proxy", &mut command);
-        proxy.await_log("ready");
+        let proxy = Daemon::proxy(self.dir.path(), &self.path("vpfs.toml"));
         self.daemons.extend([proxy, serve]);
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use vpfs_e2e::requirements::are_present;
 use vpfs_e2e::{
-    Daemon, await_some, cells, free_ports, get, get_by, ours, output, run, stderr, stdout, vpfs, write_file,
+    Daemon, await_some, cells, free_ports, get, get_by, ours, output, proxy_config, run, stderr, stdout, write_file,
 };
 
 /// For what needs some samples or windows.
@@ -30,31 +30,25 @@ impl Site {
         let dir = tempfile::tempdir().expect("a directory");
         let port = free_ports(3);
         let server = Daemon::serve(dir.path(), port..port + 1, &["--device", device]);
-        let [proxy, peer] = [port + 1, port + 2];
-        let text = format!(
-            "[[server]]\nname = \"s1\"\naddress = \"tcp://127.0.0.1:{port}\"\n\
-             [[listener]]\naddresses = {{ s1 = \"tcp://127.0.0.1:{proxy}\" }}\n\
-             [[app]]\nname = \"small\"\nclients = \"127.0.0.2\"\n{limit}\
+        let rest = format!(
+            "[[app]]\nname = \"small\"\nclients = \"127.0.0.2\"\n{limit}\
              [[app]]\nname = \"large\"\nclients = \"127.0.0.3\"\n\
              [scheduler]\npolicy = \"{policy}\"\n\
-             [peers]\naddresses = {{ s1 = \"127.0.0.1:{peer}\" }}\nsecurity = \"none\"\nsockets = \"sockets\"\n"
+             [peers]\naddresses = {{ s1 = \"127.0.0.1:{}\" }}\nsecurity = \"none\"\nsockets = \"sockets\"\n",
+            port + 2
         );
-        write_file(dir.path().join("vpfs.toml"), text);
-        let mut command = Command::new(vpfs());
-        std::fs::create_dir(dir.path().join("state")).expect("a directory");
-        command.args(["proxy", "--config"]).arg(dir.path().join("vpfs.toml"));
-        command.env("STATE_DIRECTORY", dir.path().join("state"));
-        let mut proxy = Daemon::start(dir.path(), "proxy", &mut command);
-        proxy.await_log("ready");
+        let config = dir.path().join("vpfs.toml");
+        write_file(&config, proxy_config(1, port, port + 1, &rest));
+        let proxy = Daemon::proxy(dir.path(), &config);
         Self { dir, _server: server, proxy, port, runs: AtomicU32::new(0) }
     }
 
     /// A load that ends by itself, in a directory of its own.
     fn load(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(vpfs());
+        let mut command = ours(&["workload"]);
         let url = format!("tcp://127.0.0.1:{}/pfs", self.port + 1);
         let directory = format!("/run{}", self.runs.fetch_add(1, Ordering::Relaxed));
-        command.arg("workload").args(args).args(["--quiet", "--url", &url, "--directory", &directory]);
+        command.args(args).args(["--quiet", "--url", &url, "--directory", &directory]);
         command
     }
 
@@ -75,9 +69,8 @@ impl Site {
     }
 
     fn ask(&self, args: &[&str]) -> Output {
-        let mut command = Command::new(vpfs());
-        command.env("STATE_DIRECTORY", self.dir.path().join("state"));
-        output(command.args(args).arg("--config").arg(self.dir.path().join("vpfs.toml")))
+        let config = self.dir.path().join("vpfs.toml");
+        output(ours(args).arg("--config").arg(config).env("STATE_DIRECTORY", self.dir.path()))
     }
 
     /// The samples of the small application, once there are more than `least`.
@@ -178,9 +171,9 @@ fn the_noisy_neighbour_is_named_under_fifo() {
         let large = answer["behind_in_storage"]["large"].as_f64().unwrap_or(0.0);
         let excess = seconds(&answer, "request_seconds") - seconds(&answer, "quiet_seconds");
         assert!(large >= 0.9 * excess && excess > 0.0, "{answer}");
-        let text = String::from_utf8_lossy(&site.why(&["small"]).stdout).into_owned();
+        let text = stdout(&site.why(&["small"]));
         assert!(text.contains("vpfs held nothing.") && text.contains("behind large"), "{text}");
-        let matrix = String::from_utf8_lossy(&site.why(&[]).stdout).into_owned();
+        let matrix = stdout(&site.why(&[]));
         assert!(matrix.contains(" large ") && matrix.contains(" small "), "{matrix}");
     });
 }
@@ -193,7 +186,7 @@ fn an_application_that_is_isolated_gets_what_it_is_entitled_to() {
         let is_beside = |answer: &Value| behind(answer, "behind_in_storage") > 0.0;
         let answer = site.await_answer(|answer| is_beside(answer) && answer["below_entitled"] == false);
         assert_eq!(answer["slower"], Value::Null, "{answer}");
-        let text = String::from_utf8_lossy(&site.why(&["small"]).stdout).into_owned();
+        let text = stdout(&site.why(&["small"]));
         assert!(text.contains("It gets what it is entitled to"), "{text}");
     });
 }
@@ -207,12 +200,11 @@ fn who_waits_for_whom_is_the_same_managed_observed_and_after_a_change() {
     changed.is_explained("managed");
     changed.set_mode("manage", "observe");
     changed.is_explained("observed after management");
-    let why = String::from_utf8_lossy(&changed.beside(&[Site::small, Site::large], || changed.why(&["small"])).stdout)
-        .into_owned();
+    let why = stdout(&changed.beside(&[Site::small, Site::large], || changed.why(&["small"])));
     assert!(why.contains("What would change it: mode = \"manage\""), "{why}");
     changed.set_mode("observe", "manage");
     changed.is_explained("managed again");
-    let report = String::from_utf8_lossy(&changed.ask(&["report", "--since", "1h"]).stdout).into_owned();
+    let report = stdout(&changed.ask(&["report", "--since", "1h"]));
     assert!(!report.contains("No application waited"), "{report}");
     assert!(!changed.proxy.log().contains("the storage is slower"), "{}", changed.proxy.log());
     Site::start("one-head", "isolation\"\nmode = \"observe", "").is_explained("observed");
@@ -228,7 +220,7 @@ fn a_cap_is_named() {
         assert!(cap > all.map(|all| 0.5 * all), "{answer}");
         // Each answer is about other seconds, and none may have ended a request.
         await_some(PATIENCE, || {
-            let text = String::from_utf8_lossy(&site.why(&["small"]).stdout).into_owned();
+            let text = stdout(&site.why(&["small"]));
             if text.contains("Its own cap of 40KB/s holds it.") { Ok(()) } else { Err(text) }
         });
     });
@@ -246,7 +238,7 @@ fn history_outlives_the_process_and_answers_why() {
     assert!(requests(&samples) > 32, "{samples:?}");
     let table = site.ask(&["history", "small"]);
     assert!(stdout(&table).contains(" s1 "), "{table:?}");
-    let csv = String::from_utf8_lossy(&site.ask(&["history", "small", "--csv"]).stdout).into_owned();
+    let csv = stdout(&site.ask(&["history", "small", "--csv"]));
     let columns: Vec<usize> = csv.lines().map(|line| line.split(',').count()).collect();
     assert!(columns.len() > samples.len() && columns.iter().all(|columns| *columns == 11), "{csv}");
 
@@ -353,6 +345,6 @@ fn history_that_is_off_is_not_kept() {
     run(&mut site.small("1s"));
     let answer = site.ask(&["history", "small"]);
     assert!(stderr(&answer).contains("history.enabled is off"), "{answer:?}");
-    let files = std::fs::read_dir(site.dir.path().join("state")).expect("a directory");
+    let files = std::fs::read_dir(site.dir.path()).expect("a directory");
     assert!(files.flatten().all(|file| !file.file_name().to_string_lossy().contains("history")));
 }
