@@ -22,7 +22,6 @@ pub(crate) struct Target {
     vpfs: Option<PathBuf>,
 }
 
-/// It is running.
 pub(crate) struct Started {
     /// The vpfs that is measured.
     pub(crate) program: PathBuf,

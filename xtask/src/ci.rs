@@ -172,7 +172,6 @@ pub(crate) enum Tier {
     Full,
 }
 
-/// The results of all tests.
 #[derive(Debug, Default)]
 struct Sums {
     passed: u64,
@@ -215,7 +214,6 @@ impl Sums {
     }
 }
 
-/// A test program.
 struct Program {
     name: String,
     path: PathBuf,
@@ -265,7 +263,6 @@ fn run_tests(tier: Tier, build: Command) -> Result<Sums, String> {
     Ok(sums.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Runs the examples in documentation.
 fn examples() -> Command {
     cargo(&["test", "--doc", "--workspace", "--quiet", "--locked"])
 }

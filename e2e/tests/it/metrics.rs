@@ -98,7 +98,6 @@ impl Site {
         ["read", "write"].map(bytes).into()
     }
 
-    /// The metrics of a proxy.
     fn scrape(&self, server: u16) -> String {
         let (status, body) = get(&self.metrics(server), "/metrics", &format!("Authorization: Bearer {TOKEN}\r\n"));
         assert_eq!(status, 200, "{body}");

@@ -36,7 +36,6 @@ enum Network {
     Hosts(Hosts),
 }
 
-/// Who listens.
 #[derive(Clone, Copy)]
 enum End {
     Server,
@@ -122,12 +121,10 @@ impl Cluster {
         proxy
     }
 
-    /// A directory for files of the test.
     fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// The proxy of a server.
     fn proxy_of(&mut self, server: u16) -> &mut Daemon {
         &mut self.proxies[usize::from(server) - 1]
     }
@@ -173,7 +170,6 @@ impl Cluster {
         reports[0].clone()
     }
 
-    /// `vpfs peers`.
     fn peers(&self, args: &[&str]) -> Command {
         let config: PathBuf = self.dir.path().join("vpfs.toml");
         let mut command = Command::new(vpfs());
