@@ -1,12 +1,8 @@
-//! What each application has here, what it got, and for whom it waited.
-//!
-//! A request that is held for its application's cap waits for nobody. Otherwise a waiting request waits behind the
-//! application whose request was dispatched last of those in the storage: the scheduler preferred it, and where
-//! requests are served one after another, it is the one that is served. While nothing is in the storage, a request
-//! waits for a rule alone, such as the pace of its kind. So waiting time is divided among applications, and nothing of
-//! it is lost. To note all turns of a wait would take time for each of them; so each wait counts as a whole for the
-//! application at one moment of it, and for the rule that held the request last. The moments are spread evenly: over
-//! many requests, sums are right. O(log [`Turns`]) for each dispatch that had to wait.
+//! A request held for its application's cap waits for nobody. Otherwise it waits behind the application whose request
+//! was dispatched last of those in the storage; while nothing is there, for a rule alone. To note all turns of a wait
+//! would take time for each of them, so each wait counts as a whole for one application at one moment of it, and for
+//! the rule that held the request last. The moments are spread evenly: over many requests, sums are right. O(log
+//! [`Turns`]) for each dispatch that had to wait.
 //!
 //! Whom requests wait for inside the storage: see [`crate::in_storage`].
 
@@ -86,7 +82,6 @@ pub struct WaitedFor {
 impl WaitedFor {
     const MAX: usize = 8;
 
-    /// The time behind an application counts for those without a name.
     fn forget(&mut self, app: AppId) {
         if let Some(index) = self.apps.iter().position(|(known, _)| *known == app) {
             self.others += self.apps.swap_remove(index).1;
@@ -147,7 +142,7 @@ impl Activity {
 }
 
 impl AppAccount {
-    /// Adds what another application did and got, for a sum of several; whom it waited for is left out.
+    /// Adds another's, for a sum of several; whom it waited for is left out.
     pub(crate) fn add(&mut self, other: &Self) {
         self.read.add(&other.read);
         self.write.add(&other.write);
@@ -185,7 +180,6 @@ impl AppAccount {
     }
 }
 
-/// The accounts of all applications.
 #[derive(Debug, Default)]
 pub(crate) struct Accounts {
     by_app: Vec<Option<Box<AppAccount>>>,
@@ -196,7 +190,6 @@ pub(crate) struct Accounts {
 }
 
 impl Accounts {
-    /// Turns among which one is looked for whose application is still in the storage.
     const LOOK_BACK: usize = 8;
 
     pub(crate) fn set_policy(&mut self, now: Time, app: AppId, policy: &AppPolicy) {
@@ -279,12 +272,10 @@ impl Accounts {
         }
     }
 
-    /// A request in the storage waits for its client.
     pub(crate) fn on_release(&mut self, app: AppId) {
         self.account(app).released += 1;
     }
 
-    /// What an application was entitled to until now.
     pub(crate) fn entitled(&self, now: Time, app: AppId) -> Duration {
         self.entitled.of(now, app)
     }
@@ -294,17 +285,14 @@ impl Accounts {
         &self.used
     }
 
-    /// Messages wait for a processor of the proxy's host for so long, from now on.
     pub(crate) fn set_processor_wait(&mut self, wait: Duration) {
         self.departures.processor_wait = wait;
     }
 
-    /// Counts what was used until now.
     pub(crate) fn look(&mut self, now: Time) {
         self.used.look(now);
     }
 
-    /// A dispatched request ended.
     pub(crate) fn on_end(&mut self, app: AppId, now: Time, served: &Served) {
         debug_assert!(
             served.arrived <= served.dispatched && served.dispatched <= now,
@@ -321,7 +309,6 @@ impl Accounts {
         activity.served.add(now.since(served.dispatched));
     }
 
-    /// Those of applications that are known. O(1) for each.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (AppId, &AppAccount)> {
         (0..).map(AppId).zip(&self.by_app).filter_map(|(app, account)| Some((app, account.as_deref()?)))
     }

@@ -81,7 +81,6 @@ impl Costs {
         self.sizes.learn(file, size);
     }
 
-    /// The cost of metadata of so many objects.
     pub(crate) fn metadata_cost(&self, objects: Objects) -> Bytes {
         objects.cost(self.metadata)
     }

@@ -86,7 +86,6 @@ impl Flows {
         self.flows.get(app.index())?.key
     }
 
-    /// The key of a member's totals.
     pub(crate) fn key_of(&self, member: Member) -> Option<FlowKey> {
         match member {
             Member::App(app) => self.key(app),
@@ -106,7 +105,6 @@ impl Flows {
         [Member::App(app)].into_iter().chain(self.places.above(share).map(Member::Share))
     }
 
-    /// The application with this key.
     pub(crate) fn app(&self, key: FlowKey) -> Option<AppId> {
         self.by_key.get(&key).copied()
     }
@@ -120,7 +118,6 @@ impl Flows {
         }
     }
 
-    /// A request ended. O(1).
     pub(crate) fn remove(&mut self, now: Time, app: AppId) {
         let flow = self.flow(app);
         flow.pending = flow.pending.checked_sub(1).expect("a request is over only once");
@@ -242,7 +239,6 @@ impl Places {
         Some(share)
     }
 
-    /// An application leaves.
     fn leave(&mut self, share: ShareId) {
         self.place(share).members -= 1;
         self.free_unused(share);
@@ -297,7 +293,6 @@ impl Places {
         std::iter::successors(share, |below| self.places.get(below.index())?.as_ref()?.policy.parent)
     }
 
-    /// The key of a share's totals.
     fn key(&self, share: ShareId) -> Option<FlowKey> {
         self.places.get(share.index())?.as_ref().map(|place| FlowKey::of_share(&place.path))
     }

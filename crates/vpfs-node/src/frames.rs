@@ -132,7 +132,7 @@ impl Frame {
             return Err(WireError::Length(length));
         }
         let Some(([kind], body)) = rest.get(..len).and_then(|frame| frame.split_first_chunk()) else { return Ok(None) };
-        let mut fields = Fields::new(body);
+        let mut fields = Fields(body);
         let frame = Self::body(*kind, &mut fields)?;
         fields.end()?;
         Ok(Some((frame, 4 + len)))
@@ -141,13 +141,13 @@ impl Frame {
     fn body(kind: u8, fields: &mut Fields<'_>) -> Result<Self, WireError> {
         Ok(match kind {
             kind::HELLO => Self::Hello(Hello::decode(fields)?),
-            kind::REPORT => {
+            kind::REPORT | kind::PACE => {
                 let (from, to) = (fields.u16()?, fields.u16()?);
-                Self::Report(Report { from, to, message: PeerMessage::Service(decode_message(fields)?) })
-            }
-            kind::PACE => {
-                let (from, to) = (fields.u16()?, fields.u16()?);
-                Self::Report(Report { from, to, message: PeerMessage::Pace(decode_pace(fields)?) })
+                let message = match kind {
+                    kind::REPORT => PeerMessage::Service(decode_message(fields)?),
+                    _ => PeerMessage::Pace(decode_pace(fields)?),
+                };
+                Self::Report(Report { from, to, message })
             }
             kind::PING => Self::Ping { sent: fields.time()? },
             kind::PONG => Self::Pong { sent: fields.time()?, received: fields.time()?, answered: fields.time()? },
@@ -239,19 +239,14 @@ impl Hello {
 
 /// Flags of a message.
 const KNOWS_RECEIVER: u8 = 1;
-
 const MORE: u8 = 2;
 
 /// Flags of an entry.
 const METADATA: u8 = 1;
-
 const LEFT: u8 = 2;
-
 /// An entry about a total: its kind, from 1, in these bits, and whether it is what is wanted of it.
 const TOTAL: u8 = 4 | 8;
-
 const TOTAL_SHIFT: u32 = TOTAL.trailing_zeros();
-
 const WANTED: u8 = 16;
 
 fn encode_message(message: &Message, out: &mut Vec<u8>) {
@@ -473,32 +468,17 @@ fn count(fields: &mut Fields<'_>, len: usize) -> Result<usize, WireError> {
 /// The rest of a body.
 struct Fields<'a>(&'a [u8]);
 
+macro_rules! numbers {
+    ($($number:ident)*) => { $(
+        fn $number(&mut self) -> Result<$number, WireError> {
+            Ok($number::from_be_bytes(self.array()?))
+        }
+    )* };
+}
+
 impl<'a> Fields<'a> {
-    fn new(body: &'a [u8]) -> Self {
-        Self(body)
-    }
+    numbers!(u8 u16 u32 u64 i64);
 
-    fn u8(&mut self) -> Result<u8, WireError> {
-        Ok(u8::from_be_bytes(self.array()?))
-    }
-
-    fn u16(&mut self) -> Result<u16, WireError> {
-        Ok(u16::from_be_bytes(self.array()?))
-    }
-
-    fn u32(&mut self) -> Result<u32, WireError> {
-        Ok(u32::from_be_bytes(self.array()?))
-    }
-
-    fn u64(&mut self) -> Result<u64, WireError> {
-        Ok(u64::from_be_bytes(self.array()?))
-    }
-
-    fn i64(&mut self) -> Result<i64, WireError> {
-        Ok(i64::from_be_bytes(self.array()?))
-    }
-
-    /// A time in nanoseconds.
     fn time(&mut self) -> Result<Time, WireError> {
         Ok(Time::from_nanos(self.u64()?))
     }
@@ -516,7 +496,6 @@ impl<'a> Fields<'a> {
         Ok(*array)
     }
 
-    /// Refuses a body of which something is left.
     fn end(&self) -> Result<(), WireError> {
         if self.0.is_empty() { Ok(()) } else { Err(WireError::BodyLength) }
     }

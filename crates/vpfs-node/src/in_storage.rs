@@ -118,7 +118,6 @@ impl Quiet {
     }
 }
 
-/// With what is needed to go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Tracked {
     times: StorageTimes,
@@ -187,7 +186,6 @@ impl Tracked {
     }
 }
 
-/// What requests that are alike have in common.
 type Kind = (OpKind, Bytes, Situation);
 
 /// Those of one application, at most twelve; a new kind takes the place of the one that was seen longest ago.
@@ -207,7 +205,6 @@ impl Alike {
         self.of((op, size(op, bytes), stay.situation), now).add(now, stay, quiet);
     }
 
-    /// The baseline of such a request.
     pub(crate) fn quiet(&self, (op, bytes): (OpKind, u64)) -> Option<Quiet> {
         let kind = (op, size(op, bytes), Situation::Alone);
         self.iter().find(|times| (times.op, times.size, times.situation) == kind)?.quiet
@@ -254,7 +251,6 @@ pub(crate) struct Entered {
     others: Duration,
 }
 
-/// A request that leaves the storage.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leaving {
     pub(crate) app: AppId,
@@ -270,13 +266,19 @@ pub(crate) struct Leaving {
 }
 
 impl Leaving {
+    /// A write that was sent whole, and failed.
+    #[cfg(test)]
+    pub(crate) fn whole(app: AppId, dispatched: Time) -> Self {
+        let (entered, paused) = Default::default();
+        Self { app, op: OpKind::Write, dispatched, entered, paused, pieces: 1, served: None }
+    }
+
     /// Its time in the storage; without that between its pieces.
     pub(crate) fn time(&self, now: Time) -> Duration {
         now.since(self.dispatched).saturating_sub(self.paused)
     }
 }
 
-/// A request's time in the storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stay {
     time: Duration,
@@ -287,7 +289,6 @@ pub(crate) struct Stay {
     /// and for whom at one moment of that.
     pub(crate) behind: Option<AppId>,
     situation: Situation,
-    /// How long messages wait for a processor at its end.
     processor_wait: Duration,
 }
 
@@ -303,7 +304,6 @@ pub(crate) struct Departures {
     /// When the latest one was, or when the storage was no longer idle.
     latest: Time,
     presence: Presence,
-    /// How long messages wait for a processor now.
     pub(crate) processor_wait: Duration,
 }
 
@@ -311,7 +311,6 @@ impl Departures {
     /// Work for requests that are still there is not more than this; the rest was for some that cost more now.
     const UNACCOUNTED_MAX: Duration = Duration::from_secs(1);
 
-    /// A request enters the storage; `is_first` of its application.
     pub(crate) fn on_enter(&mut self, now: Time, app: AppId, is_first: bool) -> Entered {
         if self.presence.apps == 0 {
             (self.latest, self.unaccounted) = (now, Duration::ZERO);
@@ -360,7 +359,6 @@ struct Presence {
     numbers: u32,
     /// Until when the following is counted.
     until: Time,
-    /// How long any was there.
     busy: Duration,
     each: Vec<Present>,
 }
@@ -396,7 +394,6 @@ impl Presence {
         self.numbers ^= app.0;
     }
 
-    /// For how long there were others than `app`.
     fn others(&mut self, app: AppId) -> Duration {
         let only = self.of(app).only;
         self.busy - only
@@ -446,13 +443,11 @@ impl Turns {
         self.turns.push_back((since, app));
     }
 
-    /// The latest applications that had a turn, at most `most`, the last one first.
     pub(crate) fn latest(&self, most: usize) -> impl Iterator<Item = AppId> {
         self.turns.iter().rev().take(most).filter_map(|(_, app)| *app)
     }
 
-    /// Whose turn it was at some moment from `since` to `now`; moments are spread evenly over all calls, so that sums
-    /// of many are right. O(log [`Turns::KEPT`]).
+    /// Whose turn it was at some moment from `since` to `now`, evenly spread over all calls. O(log [`Turns::KEPT`]).
     pub(crate) fn at(&mut self, since: Time, now: Time) -> Option<AppId> {
         self.moments = self.moments.wrapping_add(Self::GOLDEN);
         let passed = (u128::from(now.nanos_since(since)) * u128::from(self.moments)) >> u32::BITS;
@@ -486,15 +481,7 @@ mod tests {
             let inside = &mut self.inside[app.index()];
             *inside += 1;
             let entered = self.departures.on_enter(ms(now), app, *inside == 1);
-            Leaving {
-                app,
-                op: OpKind::Read,
-                dispatched: ms(now),
-                entered,
-                paused: Duration::ZERO,
-                pieces: 1,
-                served: None,
-            }
+            Leaving { entered, ..Leaving::whole(app, ms(now)) }
         }
 
         fn leave(&mut self, now: u64, leaving: &Leaving, work: Option<Duration>) -> Stay {
@@ -671,7 +658,6 @@ mod tests {
         }
         assert!((890..=905).contains(&behind[0]), "{behind:?}");
     }
-
     #[test]
     fn few_turns_are_kept() {
         let mut turns = Turns::default();

@@ -147,11 +147,9 @@ pub struct PeerStatus {
 /// Bytes that are sent at a time: what waits meanwhile can still be replaced by newer reports.
 const BATCH: usize = 16 << 10;
 
-/// A server whose proxy is in another process.
 #[derive(Debug)]
 struct Remote {
     link: Option<LinkId>,
-    /// Since when it has been there, or absent.
     since: Time,
     is_absence_told: bool,
     /// It was told that the other process lacks a server of this one.
@@ -170,7 +168,6 @@ struct Remote {
 pub struct Mesh {
     settings: MeshSettings,
     hello: Hello,
-    /// The smallest name among the own servers.
     first: String,
     ids: BTreeMap<String, ServerId>,
     remotes: BTreeMap<ServerId, Remote>,
@@ -265,7 +262,7 @@ impl Mesh {
             self.actions.push_back(Action::Close(id));
             return Ok(());
         }
-        link.hear(now);
+        link.heard = now;
         let outcome = match frame {
             Frame::Hello(_) => Err(Refusal::SecondHello),
             Frame::Unlisted => {
@@ -274,7 +271,7 @@ impl Mesh {
             }
             Frame::Report(report) => self.deliver(now, id, report),
             Frame::Ping { sent } => {
-                link.on_ping(now, sent);
+                link.pong = Some((sent, now));
                 self.ready.insert(id);
                 Ok(())
             }
@@ -360,10 +357,10 @@ impl Mesh {
         let Some(link) = self.links.get_mut(&id) else { return };
         link.take_clock_frames(now).for_each(|frame| frame.encode(out));
         // Reports wait until the other process is known to read them.
-        let count = if link.is_accepted { link.servers.len() } else { 0 };
+        let servers = if link.is_accepted { link.servers.len() } else { 0 };
         let mut empty = 0;
-        while empty < count && out.len() < BATCH {
-            let index = link.turn % count;
+        while empty < servers && out.len() < BATCH {
+            let index = link.turn % servers;
             link.turn = index + 1;
             let remote = self.remotes.get_mut(&link.servers[index]).expect("links are to other servers");
             let Some((from, message)) = remote.outbox.pop() else {
@@ -376,7 +373,7 @@ impl Mesh {
             else {
                 continue;
             };
-            remote.outbox.count_sent(&message);
+            count(&mut remote.outbox.sent, &message);
             Frame::Report(Report { from, to, message }).encode(out);
         }
     }
@@ -458,7 +455,6 @@ impl Mesh {
         self.ready.insert(id);
     }
 
-    /// The process at the other end lacks a server of this one. It is asked again as one that is absent.
     fn unlisted(&mut self, now: Time, id: LinkId) {
         let Some(servers) = self.links.get(&id).map(|link| link.servers.clone()) else { return };
         self.unlink(now, id);
@@ -488,7 +484,6 @@ impl Mesh {
         }
     }
 
-    /// Servers whose link `id` is gone have none.
     fn forget(&mut self, now: Time, id: LinkId, link: &Link) {
         for server in &link.servers {
             let remote = self.remotes.get_mut(server).expect("links are to other servers");
@@ -556,10 +551,8 @@ impl Remote {
     }
 }
 
-/// A connection after the first frames.
 #[derive(Debug)]
 struct Link {
-    /// The servers of the process, in the order of its first frame.
     servers: Vec<ServerId>,
     incarnation: u64,
     /// Of two links to one process, the one that the process with the smaller name opened stays.
@@ -596,31 +589,22 @@ impl Link {
         }
     }
 
-    fn hear(&mut self, now: Time) {
-        self.heard = now;
-    }
-
     /// When it must be pinged, or was silent for too long.
-    fn wake(&self, lost_after: std::time::Duration) -> Time {
+    fn wake(&self, lost_after: Duration) -> Time {
         self.ping_at.min(self.heard + lost_after)
     }
 
-    fn is_lost(&self, now: Time, lost_after: std::time::Duration) -> bool {
+    fn is_lost(&self, now: Time, lost_after: Duration) -> bool {
         self.heard + lost_after <= now
     }
 
-    /// Asks for the time if that is due; returns whether it was.
-    fn ping(&mut self, now: Time, period: std::time::Duration) -> bool {
+    fn ping(&mut self, now: Time, period: Duration) -> bool {
         let is_due = self.ping_at <= now;
         if is_due {
             self.ping = true;
             self.ping_at = now + period;
         }
         is_due
-    }
-
-    fn on_ping(&mut self, now: Time, sent: Time) {
-        self.pong = Some((sent, now));
     }
 
     /// The questions and answers that wait, with the time at which they are sent.
@@ -657,15 +641,10 @@ impl Outbox {
         }
     }
 
-    /// The oldest one.
     fn pop(&mut self) -> Option<(ServerId, PeerMessage)> {
         let (from, message) = self.reports.pop_front()?;
         self.bytes -= message.encoded_len();
         Some((from, message))
-    }
-
-    fn count_sent(&mut self, message: &PeerMessage) {
-        count(&mut self.sent, message);
     }
 }
 
@@ -685,7 +664,6 @@ fn supersedes(newer: &PeerMessage, older: &PeerMessage) -> bool {
 /// A link that lasted this long was a success; after shorter ones, pauses go on growing.
 const LASTING: Duration = Duration::from_secs(5);
 
-/// The attempts to reach one server.
 #[derive(Debug, Default)]
 struct Dial {
     /// When to try next; `None` while trying or connected, or if the other process connects.
@@ -698,13 +676,11 @@ impl Dial {
         Self { at: Some(now), failures: 0 }
     }
 
-    /// No link came about; tries again after a pause.
     fn failed(&mut self, now: Time, name: &str, longest: Duration) {
         self.at = Some(now + pause(name, self.failures, longest));
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// A link that was there for `lasted` has ended.
     fn lost(&mut self, now: Time, lasted: Duration, name: &str, longest: Duration) {
         if lasted >= LASTING {
             self.failures = 0;
@@ -716,8 +692,8 @@ impl Dial {
 /// The pause after the first failure.
 const FIRST: Duration = Duration::from_millis(100);
 
-/// The pause after `failures` attempts: doubled each time up to `longest`, then up to a quarter more or less, so that
-/// processes that lost a peer at the same time do not return at the same time. `name` tells processes apart.
+/// Doubled after each failure up to `longest`, then up to a quarter more or less, so that processes that lost a peer
+/// at the same time do not return together. `name` tells them apart.
 fn pause(name: &str, failures: u32, longest: Duration) -> Duration {
     let doubled = FIRST.saturating_mul(1 << failures.min(16)).min(longest);
     let hash = stable_hash(&format!("{failures} {name}"));
@@ -744,13 +720,12 @@ impl ClockOffset {
     }
 }
 
-/// The latest measurements.
 #[derive(Debug, Default)]
 struct Measurements(VecDeque<ClockOffset>);
 
 impl Measurements {
     /// The answer to a question of `sent` arrived at `now`; the other process received and answered at these times of
-    /// its own clock. Answers that cannot be are ignored.
+    /// its own clock.
     fn add(&mut self, sent: Time, received: Time, answered: Time, now: Time) {
         let [sent, received, answered, now] = [sent, received, answered, now].map(|time| i128::from(time.as_nanos()));
         let under_way = (now - sent) - (answered - received);
@@ -765,24 +740,20 @@ impl Measurements {
         self.0.push_back(ClockOffset { ahead_ns, error: Duration::from_nanos(error_ns) });
     }
 
-    /// The most exact one; `None` before the first.
     fn best(&self) -> Option<ClockOffset> {
         self.0.iter().min_by_key(|offset| offset.error).copied()
     }
 }
 
-// The clock by which all processes of a cluster go when they need the same time: the median of theirs.
-//
-// Every process finds it by itself, from its own clock and the differences that it has measured, so that all find the
-// same one, as exactly as differences were measured and as far as all have links to all. While most clocks are right,
-// so is the median, whatever the others say. No process has to be there, and nobody is asked who is right. A process
-// that has lost all others keeps what it was told: they still serve the same clients.
+// The clock by which all processes of a cluster go when they need the same time: the median of theirs, which each
+// finds from the differences that it has measured. While most clocks are right, so is the median; no process has to be
+// there, and one that has lost all others keeps what it was told.
 
 /// A smaller change is not told: it is about as much as the parts of one call reach servers apart.
 const LEAST_CHANGE: Duration = Duration::from_millis(1);
 
 /// Changes are told at most this often, because each may move all queued requests, and a process that lies could
-/// otherwise cause as many as it sends answers. As often as each of the others is asked.
+/// otherwise cause as many as it sends answers.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// 100 years: no more is ever told, so that nanoseconds since 1970 can be counted whatever the others say.
@@ -797,8 +768,8 @@ struct ClusterClock {
 }
 
 impl ClusterClock {
-    /// The clocks of the others are this far ahead; returns how far the median is, if that must be told. Of an even
-    /// number of clocks, the one before the middle counts. O(n log n).
+    /// Returns how far the median is ahead, if that must be told. Of an even number of clocks, the one before the
+    /// middle counts. O(n log n).
     fn update(&mut self, now: Time, others_ns: impl Iterator<Item = i64>) -> Option<i64> {
         if now < self.next {
             return None;
@@ -816,8 +787,6 @@ impl ClusterClock {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use vpfs_core::ServiceClass;
 
     use super::*;

@@ -57,7 +57,6 @@ pub struct Node<W> {
     requests: Requests<W>,
     scheduler: Policy,
     peers: Option<Box<Peers>>,
-    /// For when they are needed.
     peer_settings: Option<Box<PeerSettings>>,
     /// What is for the sum over all servers, in bytes per second.
     sums: BTreeMap<(Member, TotalKind), u64>,
@@ -71,7 +70,6 @@ pub struct Node<W> {
     earlier_others: Option<Box<AppSnapshot>>,
     /// Requests of exempt applications since the last [`Node::drain`].
     passing: Vec<RequestKey>,
-    /// The time of the latest input.
     latest: Time,
 }
 
@@ -97,8 +95,8 @@ impl<W> Node<W> {
         node
     }
 
-    /// Keeps no account of what applications do and get; [`Node::snapshot`] is then without them. Most of what a node
-    /// remembers for each application is its account: a thousand nodes in one process are many times faster without.
+    /// Keeps no account of what applications do and get; [`Node::snapshot`] is then without them. A thousand nodes in
+    /// one process are many times faster so.
     #[must_use]
     pub fn without_accounts(self) -> Self {
         Self { accounts: None, ..self }
@@ -381,14 +379,12 @@ impl<W> Node<W> {
         self.check(now);
     }
 
-    /// A request leaves the storage; then call [`Node::on_gone`].
     fn on_leave(&mut self, now: Time, leaving: &Leaving) {
         if let Some(accounts) = &mut self.accounts {
             accounts.on_leave(now, leaving);
         }
     }
 
-    /// A request is neither queued nor in the storage any more.
     fn on_gone(&mut self, now: Time, request: (AppId, OpKind), was_queued: bool) {
         if let Some(accounts) = &mut self.accounts {
             let is_idle = self.scheduler.outstanding() + self.requests.exempted() == 0;
@@ -407,7 +403,7 @@ impl<W> Node<W> {
         self.latest = now;
     }
 
-    /// An application has finished. Without this call, it leaves after ten minutes without a request.
+    /// An application has finished; without this call, it leaves after ten minutes without a request.
     pub fn flow_left(&mut self, now: Time, app: AppId) {
         self.flows.forget(app);
         if let Some(peers) = &mut self.peers {

@@ -75,7 +75,6 @@ pub(crate) struct Pace {
     leader: Option<ServerId>,
     number: u32,
     decision: Decision<FlowKey>,
-    /// If this server decides.
     decider: Option<Decider>,
     /// For the next decision.
     measured: BTreeMap<ServerId, Measure<FlowKey>>,
@@ -84,7 +83,6 @@ pub(crate) struct Pace {
     decide_by: Time,
     /// When the latest measure of each server came, by whatever decision.
     heard: BTreeMap<ServerId, Time>,
-    /// When all were told.
     told_at: Time,
     told_largest: f64,
     told_interactive: Vec<FlowKey>,
@@ -115,7 +113,6 @@ impl Pace {
         }
     }
 
-    /// These are there besides this one. O(servers).
     pub(crate) fn set_others(&mut self, now: Time, scheduler: &mut Policy, others: impl Iterator<Item = ServerId>) {
         self.others.clear();
         self.others.extend(others);
@@ -139,7 +136,6 @@ impl Pace {
         }
     }
 
-    /// A decision begins: it is told to all.
     fn renumber(&mut self, now: Time) {
         self.told_at = now;
         self.number = self.number.wrapping_add(1).max(1);
@@ -232,7 +228,6 @@ impl Pace {
         }
     }
 
-    /// Takes a message from another server.
     pub(crate) fn handle(
         &mut self,
         now: Time,

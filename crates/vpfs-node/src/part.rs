@@ -48,12 +48,10 @@ pub(crate) struct Part {
     unused: f64,
 }
 
-/// What follows from a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticked {
-    /// To report: what was given here since the last tick,
+    /// To report: what was given here since the last tick, and what is wanted in one.
     pub(crate) used: i64,
-    /// and what is wanted in one.
     pub(crate) wanted: u64,
     /// The part from now on, in bytes per second.
     part: u64,
@@ -87,17 +85,14 @@ impl Part {
         }
     }
 
-    /// Bytes of the total were given here, or taken back.
     pub(crate) fn use_here(&mut self, bytes: i64) {
         self.used_here = self.used_here.saturating_add(bytes);
     }
 
-    /// The same elsewhere.
     pub(crate) fn hear_used(&mut self, bytes: i64) {
         self.used_elsewhere = self.used_elsewhere.saturating_add(bytes);
     }
 
-    /// Others said what is wanted there.
     pub(crate) fn hear_wanted(&mut self, bytes: i64) {
         self.wanted_elsewhere = self.wanted_elsewhere.saturating_add(bytes);
     }
@@ -122,7 +117,6 @@ impl Part {
         Ticked { used, wanted, part: whole(self.part(rate, terms)), is_idle }
     }
 
-    /// Keeps what is wanted for as long as it matters; returns what to say of it, in whole bytes.
     fn note(&mut self, wanted: f64, wanted_elsewhere: f64, terms: &Terms) -> u64 {
         let before = self.here.back().copied().unwrap_or(0.0);
         let wanted = whole(before * Self::KEPT + wanted * (1.0 - Self::KEPT));
@@ -187,7 +181,6 @@ impl Parts {
         self.parts.get_mut(&total)
     }
 
-    /// Whether a tick is due, and so [`Parts::tick`].
     pub(crate) fn is_due(&self, now: Time) -> bool {
         self.tick_at.is_some_and(|at| at <= now)
     }
@@ -213,7 +206,6 @@ impl Parts {
         all
     }
 
-    /// When to call [`Parts::tick`].
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         self.tick_at
     }

@@ -75,7 +75,6 @@ impl Peers {
         })
     }
 
-    /// Servers joined or were removed.
     pub(crate) fn set_members(&mut self, now: Time, members: &Members) {
         self.coordinator.set_members(now, members.clone());
         if !self.divides() {
@@ -96,18 +95,15 @@ impl Peers {
         }
     }
 
-    /// An application left; peers are told.
     pub(crate) fn flow_left(&mut self, now: Time, app: AppId) {
         let Some(key) = self.announced.get_mut(app.index()).and_then(Option::take) else { return };
         self.coordinator.flow_left(now, key);
     }
 
-    /// A share is gone, and so are its totals.
     pub(crate) fn share_left(&mut self, now: Time, key: FlowKey) {
         self.coordinator.flow_left(now, key);
     }
 
-    /// Takes a message from a peer; if it is refused, none of it was used.
     pub(crate) fn handle_message(
         &mut self,
         now: Time,
@@ -126,12 +122,11 @@ impl Peers {
         Ok(())
     }
 
-    /// With whom the pace of bulk is shared. O(peers).
     fn find_others(&mut self, now: Time, scheduler: &mut Policy) {
         self.pace.set_others(now, scheduler, self.coordinator.group());
     }
 
-    /// Whether a message to all peers goes out anyway, which should carry whatever has not been reported yet.
+    /// Whether a message to all peers goes out anyway.
     pub(crate) fn takes_all_reports(&mut self) -> bool {
         self.coordinator.takes_all_reports()
     }
@@ -182,7 +177,6 @@ impl Peers {
         }
     }
 
-    /// Others gave something of a total.
     fn hear_given(&mut self, now: Time, total: TotalId, bytes: i64, scheduler: &mut Policy) {
         if !self.divides() {
             if let Some(totals) = scheduler.totals(total.kind, total.class) {
@@ -193,7 +187,6 @@ impl Peers {
         }
     }
 
-    /// The scheduler gave service that must be reported to peers.
     pub(crate) fn report(&mut self, now: Time, flows: &Flows, report: ServiceReport) {
         let ServiceReport { app, class, bytes } = report;
         let Some(key) = flows.key(app) else { return };
@@ -202,7 +195,6 @@ impl Peers {
         }
     }
 
-    /// The scheduler gave something of a total.
     pub(crate) fn report_total(&mut self, now: Time, flows: &Flows, total: TotalId, bytes: i64) {
         if self.divides() {
             self.parts.want(now, total).use_here(bytes);
@@ -217,7 +209,6 @@ impl Peers {
         !self.coordinator.news_delay().is_zero()
     }
 
-    /// There is a request for which this total matters.
     pub(crate) fn want(&mut self, now: Time, total: TotalId) {
         self.parts.want(now, total);
     }

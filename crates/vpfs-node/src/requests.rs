@@ -51,7 +51,6 @@ pub(crate) enum State {
 
 const NEVER: Time = Time::from_nanos(u64::MAX);
 
-/// Requests by id.
 #[derive(Debug)]
 pub(crate) struct Requests<W> {
     entries: Slab<Entry<W>>,
@@ -100,7 +99,6 @@ impl<W> Requests<W> {
         self.exempt += 1;
     }
 
-    /// Whether [`Self::exempt`] was called for it.
     pub(crate) fn is_exempt(&self, key: RequestKey) -> bool {
         self.entries[self.id(key).index()].state == State::Exempt
     }
@@ -124,12 +122,10 @@ impl<W> Requests<W> {
         RequestKey { id: RequestId(id), serial: entry.serial }
     }
 
-    /// A queued request is another application's.
     pub(crate) fn set_app(&mut self, key: RequestKey, app: AppId) {
         self.entries[key.id.index()].app = app;
     }
 
-    /// An exempt request goes to the storage.
     pub(crate) fn pass(&mut self, now: Time, key: RequestKey) -> (&mut Entry<W>, Dispatch) {
         let id = self.id(key);
         let entry = &mut self.entries[id.index()];
@@ -146,7 +142,6 @@ impl<W> Requests<W> {
         (entry, dispatch)
     }
 
-    /// The scheduler dispatches a request.
     pub(crate) fn dispatch(&mut self, now: Time, dispatch: &Dispatch) -> (RequestKey, &mut Entry<W>) {
         let id = dispatch.id;
         let entry = &mut self.entries[id.index()];
@@ -189,7 +184,6 @@ impl<W> Requests<W> {
         (id, entry)
     }
 
-    /// A request ends.
     pub(crate) fn remove(&mut self, key: RequestKey) -> (RequestId, Entry<W>) {
         let id = self.id(key);
         let entry = self.entries.remove(id.index());
@@ -203,7 +197,6 @@ impl<W> Requests<W> {
         self.entries.len() - self.released - self.exempt
     }
 
-    /// Those of exempt applications.
     pub(crate) fn exempted(&self) -> usize {
         self.exempt
     }

@@ -119,7 +119,6 @@ mod tests {
             Self { unstored: Unstored::new(fixed), requests: Requests::new(), now: Time::from_millis(1000), speed }
         }
 
-        /// A write is sent. Returns its key, and whether it may be left.
         fn write(&mut self, app: AppId, bytes: u64) -> (RequestKey, bool) {
             let request = self.requests.insert(self.now, (), app, OpKind::Write);
             (request, self.unstored.may_leave(self.now, request, app, bytes))

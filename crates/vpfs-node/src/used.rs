@@ -1,17 +1,14 @@
-//! What each application used of the storage's time.
-//!
-//! Nobody sees in which order storage serves what it has; what is seen is when each request leaves. So the time between
-//! two departures is that of the request that leaves at its end, in equal parts with those that it overtakes: they were
-//! there before it and still are, so the storage worked for them as well. Where requests are served one after another,
-//! none overtakes, and this is exact, whatever each of them takes; where they are served side by side, a long one has
-//! its part of the time in which shorter ones come and go. It needs no model of costs. Each moment is used at most
-//! once, so what all used is the storage's utilisation.
+//! Nobody sees in which order storage serves what it has; what is seen is when each request leaves. So the time
+//! between two departures is that of the request that leaves at its end, in equal parts with those that it overtakes:
+//! the storage worked for them as well. Where requests are served one after another this is exact; where they are
+//! served side by side, a long one has its part of the time in which shorter ones come and go. Each moment is used at
+//! most once, so what all used is the storage's utilisation.
 //!
 //! A write that is sent in pieces is in the storage only while one of them is. How long one took is known of its last,
 //! when the write leaves; until then, time that no other request used is set aside for it.
 //!
-//! A look sees what happened since the latest departure divided equally among those that are there, so that
-//! storage that hangs is busy. O(log n) for each request where they leave nearly in order.
+//! A look divides what happened since the latest departure equally among those that are there, so that storage that
+//! hangs is busy. O(log n) for each request where they leave nearly in order.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -25,7 +22,6 @@ use crate::in_storage::Leaving;
 pub(crate) struct Used {
     /// Those that were sent whole, in the order of their dispatch.
     whole: VecDeque<(Time, AppId)>,
-    /// How many are sent in pieces.
     in_pieces: usize,
     latest: Time,
     /// Time before `latest` that nothing but pieces can have used.
@@ -38,7 +34,6 @@ impl Used {
     /// The oldest of those that a request overtakes, who divide the time with it. More would only take time.
     const OVERTAKEN: u32 = 16;
 
-    /// A request enters the storage.
     pub(crate) fn on_enter(&mut self, now: Time, app: AppId, in_pieces: bool) {
         if self.whole.is_empty() && self.in_pieces == 0 {
             (self.latest, self.set_aside) = (now, Duration::ZERO);
@@ -49,7 +44,6 @@ impl Used {
         }
     }
 
-    /// A request leaves it.
     pub(crate) fn on_leave(&mut self, now: Time, leaving: &Leaving) {
         let Leaving { app, dispatched, pieces, .. } = *leaving;
         let since = std::mem::replace(&mut self.latest, now);
@@ -72,7 +66,6 @@ impl Used {
         self.divide(part * overtaken, overtaken);
     }
 
-    /// Counts what happened until now.
     pub(crate) fn look(&mut self, now: Time) {
         if self.whole.is_empty() && self.in_pieces == 0 {
             return;
@@ -81,17 +74,14 @@ impl Used {
         self.divide(now.since(since), Self::oldest_of(self.whole.len()));
     }
 
-    /// What an application used.
     pub(crate) fn of(&self, app: AppId) -> Duration {
         self.by_app.get(app.index()).copied().unwrap_or_default()
     }
 
-    /// What all used.
     pub(crate) fn all(&self) -> Duration {
         self.all
     }
 
-    /// What an application used no longer counts as its own.
     pub(crate) fn forget(&mut self, app: AppId) {
         if let Some(used) = self.by_app.get_mut(app.index()) {
             *used = Duration::ZERO;
@@ -138,7 +128,6 @@ const FRACTION: u32 = 16;
 /// Time that passed at some rate, in parts of nanoseconds.
 type Passed = u128;
 
-/// The clocks, and what each application has of them.
 #[derive(Debug, Default)]
 pub(crate) struct Entitlements {
     clocks: Clocks,
@@ -149,7 +138,6 @@ pub(crate) struct Entitlements {
 #[derive(Clone, Copy, Debug, Default)]
 struct Clocks {
     latest: Time,
-    /// The sum of the weights present at the top.
     weights: u64,
     /// What a unit of weight was entitled to there.
     by_weight: Passed,
@@ -168,7 +156,6 @@ impl Clocks {
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
     policy: SharePolicy,
-    /// The sum of the weights present in it.
     weights: u64,
     /// The clock of what it is in when `by_weight` was right.
     seen: Passed,
@@ -231,7 +218,6 @@ impl Entitlements {
         }
     }
 
-    /// What an application that does not ask was entitled to no longer counts.
     pub(crate) fn forget(&mut self, app: AppId) {
         self.app(app).entitled = 0;
     }
@@ -244,7 +230,6 @@ impl Entitlements {
         }
     }
 
-    /// A request no longer waits, or is no longer in the storage.
     pub(crate) fn on_gone(&mut self, now: Time, app: AppId) {
         let found = self.app(app);
         found.present -= 1;
@@ -253,7 +238,6 @@ impl Entitlements {
         }
     }
 
-    /// What it was entitled to until now.
     pub(crate) fn of(&self, now: Time, app: AppId) -> Duration {
         let Some(found) = self.apps.get(app.index()) else { return Duration::ZERO };
         let clocks = self.clocks.at(now);
@@ -344,10 +328,9 @@ fn duration(passed: Passed) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use vpfs_core::{OpKind, Weight};
+    use vpfs_core::Weight;
 
     use super::*;
-    use crate::in_storage::Entered;
 
     const A: AppId = AppId(0);
     const B: AppId = AppId(1);
@@ -357,19 +340,7 @@ mod tests {
     }
 
     fn leave(used: &mut Used, now: u64, app: AppId, dispatched: u64) {
-        let (dispatched, op) = (at(dispatched), OpKind::Write);
-        used.on_leave(
-            at(now),
-            &Leaving {
-                app,
-                op,
-                dispatched,
-                entered: Entered::default(),
-                paused: Duration::ZERO,
-                pieces: 1,
-                served: None,
-            },
-        );
+        used.on_leave(at(now), &Leaving::whole(app, at(dispatched)));
     }
 
     fn ms(used: &Used) -> [u128; 3] {
@@ -417,16 +388,7 @@ mod tests {
             leave(&mut used, 20 * round + 10, B, 20 * round + 8);
         }
         let paused = Duration::from_millis(60);
-        let write = Leaving {
-            app: A,
-            op: OpKind::Write,
-            dispatched: at(0),
-            entered: Entered::default(),
-            paused,
-            pieces: 4,
-            served: None,
-        };
-        used.on_leave(at(65), &write);
+        used.on_leave(at(65), &Leaving { paused, pieces: 4, ..Leaving::whole(A, at(0)) });
         assert_eq!(ms(&used), [20, 6, 26]);
     }
 

@@ -29,11 +29,9 @@ pub struct Coordinator {
     groups: Groups,
     /// Level 0, and each further one while this server represents its group of the level below.
     levels: Vec<Level>,
-    /// How often totals started from zero.
     streams: u32,
     /// With those that are to be sent a message now, and their timers.
     peers: PeerTable,
-    /// Those that were peers a short time ago.
     former: BTreeMap<ServerId, Heard>,
     /// Servers that take this one for a peer although it is none, with their incarnations.
     replies: BTreeMap<ServerId, u64>,
@@ -365,7 +363,6 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Marks peers of levels with changes as ready.
     fn mark_changes(&mut self, now: Time) {
         for number in 0..self.levels.len() {
             if !self.levels[number].take_changed(now) {
@@ -419,7 +416,6 @@ impl Coordinator {
         Some(message)
     }
 
-    /// Tells a server that takes this one for a peer who represents this side.
     fn reply(&self, now: Time, to: ServerId, incarnation: u64) -> Message {
         let level = self.groups.level_with(to).unwrap_or(0);
         let side = self.head(level);
@@ -436,7 +432,6 @@ impl Coordinator {
         }
     }
 
-    /// Uses a peer's message.
     fn take(&mut self, now: Time, level: usize, from: ServerId, message: &Message) {
         let Some(peer) = self.peers.get(from) else { return };
         let standing = message.standing;
@@ -483,9 +478,8 @@ impl Coordinator {
         }
     }
 
-    /// A peer knows a later incarnation of this server, and ignores this one: the clock went back before the restart.
-    /// Takes a greater one, in which totals start from zero. Once for each peer, since one that lies could prevent all
-    /// exchange otherwise.
+    /// A peer knows a later incarnation of this server and ignores this one: the clock went back before the restart.
+    /// Takes a greater one, once for each peer, since one that lies could prevent all exchange otherwise.
     fn outlive(&mut self, now: Time, peer: ServerId, known: Option<u64>) {
         // How much greater depends on this start, so that no two starts ever take the same one.
         let more = 1 + (mix(self.incarnation) >> 32);
@@ -526,8 +520,7 @@ impl Coordinator {
     }
 
     /// Starts over with a peer whose totals start from zero. If they are older than the acquaintance, the service in
-    /// them is the baseline: it was given before this server could have heard of it, or was heard in an earlier one. So
-    /// is what a lost peer gave until it came back.
+    /// them is the baseline, as is what a lost peer gave until it came back.
     fn meet(&mut self, now: Time, level: usize, from: ServerId, message: &Message) {
         let is_known = self.is_known(level, message);
         let Some(peer) = self.peers.get_mut(from) else { return };
@@ -709,14 +702,12 @@ impl Coordinator {
         }
     }
 
-    /// Asks another server of each side whose candidate does not answer.
     fn search(&mut self, now: Time) {
         for (number, place) in self.unanswered(now) {
             self.try_next(now, number, place);
         }
     }
 
-    /// This server is in the next level now.
     fn enter_level(&mut self, now: Time) {
         let number = self.levels.len();
         self.levels.push(Level {
@@ -747,7 +738,6 @@ impl Coordinator {
         }
     }
 
-    /// The slots of the last level, after it was entered or members changed.
     fn renew_slots(&mut self, now: Time) {
         let number = self.levels.len() - 1;
         let before: Vec<ServerId> = self.levels[number].slots.drain(..).map(|slot| slot.candidate).collect();
@@ -759,7 +749,6 @@ impl Coordinator {
         after.iter().filter(|id| !before.contains(id)).for_each(|id| self.add(now, number, *id));
     }
 
-    /// The first live server of the group.
     fn representative(&self, now: Time, number: usize) -> ServerId {
         let level = &self.levels[number];
         let is_presumed = |slot: &Slot| {
@@ -808,7 +797,6 @@ impl Coordinator {
         }
     }
 
-    /// When to call [`Coordinator::search`], or to presume no longer.
     fn next_search(&self, now: Time) -> Option<Time> {
         let presumed = self.levels.iter().map(|level| level.presumes_until).filter(|until| *until > now).min();
         let asked = self.searching().map(|(number, place)| self.levels[number].slots[place].since).min();

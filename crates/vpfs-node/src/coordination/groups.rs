@@ -155,7 +155,6 @@ impl Groups {
         self.members.servers[if side.0.contains(&next) { next } else { side.0.start }]
     }
 
-    /// The members that one side of `level` covers.
     fn width(&self, level: usize) -> usize {
         (0..level).fold(1, |width: usize, _| width.saturating_mul(self.size))
     }

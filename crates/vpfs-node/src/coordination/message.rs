@@ -156,7 +156,6 @@ impl Message {
         Self::HEADER_LEN + self.entries.len() * Self::ENTRY_LEN
     }
 
-    /// Whether the receiver must acknowledge it.
     pub(crate) fn is_data(&self) -> bool {
         self.at.version > self.base
     }
@@ -184,46 +183,25 @@ impl Message {
 
 /// Why a message was refused. None of it was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum MessageError {
     /// Its sender is not among the peers.
     #[error("message from server {0}, which is not a peer: add it to the servers of this file system")]
     UnknownPeer(u32),
     /// It has more entries than any message may have.
     #[error("message with {entries} entries, the limit is {}", Message::MAX_ENTRIES)]
-    TooManyEntries {
-        /// The number of entries.
-        entries: usize,
-    },
+    TooManyEntries { entries: usize },
     /// It ends at an earlier version than it starts with.
     #[error("message with changes from version {base} up to the earlier version {version}")]
-    VersionsBackwards {
-        /// Its first version.
-        base: u64,
-        /// Its last version.
-        version: u64,
-    },
+    VersionsBackwards { base: u64, version: u64 },
     /// An entry is outside the versions that the message covers, out of order, or older than its flow.
     #[error(
         "invalid entry of version {changed} for a flow of version {born}, in changes from version {base} up to {version}"
     )]
-    ImpossibleEntry {
-        /// The version of its latest change.
-        changed: u64,
-        /// When its flow arrived.
-        born: u64,
-        /// The first version of the message.
-        base: u64,
-        /// The last version of the message.
-        version: u64,
-    },
+    ImpossibleEntry { changed: u64, born: u64, base: u64, version: u64 },
     /// It acknowledges a version that was never sent.
     #[error("message acknowledges version {version}, but this server is at {own}: did a restart reuse an incarnation?")]
-    AckAhead {
-        /// The version acknowledged.
-        version: u64,
-        /// The current version of this server.
-        own: u64,
-    },
+    AckAhead { version: u64, own: u64 },
 }
 
 /// The number of messages and their size, see [`Message::encoded_len`].

@@ -56,7 +56,7 @@ pub(crate) struct Peer {
     pub(crate) stream: Option<(u64, u32)>,
     /// What it said last about the groups, and the age of its totals then.
     pub(crate) standing: Option<Standing>,
-    pub(crate) age: std::time::Duration,
+    pub(crate) age: Duration,
     pub(crate) view: View,
     /// What it can have given.
     pub(crate) allowance: Allowance,
@@ -68,7 +68,6 @@ pub(crate) struct Peer {
 pub(crate) struct Heard {
     pub(crate) stream: (u64, u32),
     pub(crate) version: u64,
-    /// When it was removed.
     pub(crate) at: Time,
 }
 
@@ -78,7 +77,6 @@ impl Level {
         self.pass_on_at = self.pass_on_at.or(Some(at));
     }
 
-    /// Takes whether changes are to be sent now.
     pub(crate) fn take_changed(&mut self, now: Time) -> bool {
         let is_due = self.pass_on_at.is_some_and(|at| at <= now);
         let changed = std::mem::take(&mut self.changed) || is_due;
@@ -96,7 +94,7 @@ impl Peer {
             since: now,
             stream: None,
             standing: None,
-            age: std::time::Duration::ZERO,
+            age: Duration::ZERO,
             view: View::default(),
             allowance: Allowance::new(now),
             link: Link::new(),
@@ -107,7 +105,6 @@ impl Peer {
         self.stream.map(|(incarnation, _)| incarnation)
     }
 
-    /// As many servers as it says; one until it does.
     pub(crate) fn speaks_for(&self) -> usize {
         self.standing.map_or(1, |standing| standing.live.max(1) as usize)
     }
@@ -159,7 +156,6 @@ pub enum PeerState {
 #[derive(Debug, Default)]
 pub(crate) struct Link {
     pub(crate) state: PeerState,
-    /// How far the peer knows this server's totals.
     pub(crate) acked: Position,
     /// The next message carries changes, not only an acknowledgement.
     pub(crate) owes_changes: bool,
@@ -178,12 +174,10 @@ impl Link {
     /// Retries back off by at most this power of two.
     const MAX_BACK_OFF: u32 = 2;
 
-    /// The link to a new peer, which is greeted with all totals.
     fn new() -> Self {
         Self { owes_changes: true, ..Self::default() }
     }
 
-    /// The earliest of all timers.
     fn wake(&self) -> Option<Time> {
         [self.retry_at, self.ack_at, self.keep_alive_at, self.lost_at].into_iter().flatten().min()
     }
@@ -206,7 +200,6 @@ impl Link {
         }
     }
 
-    /// The peer sent a message.
     pub(crate) fn on_heard(&mut self, now: Time, lacks: bool, settings: &CoordinationSettings) {
         self.state = PeerState::Live;
         self.lost_at = None;
@@ -230,7 +223,6 @@ impl Link {
         true
     }
 
-    /// The peer has acknowledged everything.
     pub(crate) fn on_complete(&mut self) {
         self.retries = 0;
         self.retry_at = None;
@@ -272,11 +264,6 @@ impl Link {
             self.state = PeerState::Lost;
         }
         (retry || ack || keep_alive, lost)
-    }
-
-    #[cfg(test)]
-    fn set_wake(&mut self, at: Option<Time>) {
-        self.retry_at = at;
     }
 
     fn back_off(&self, settings: &CoordinationSettings) -> Duration {
@@ -325,12 +312,10 @@ impl PeerTable {
         self.place(id).map(|place| &mut self.peers[place])
     }
 
-    /// All of them in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ServerId, &Peer)> {
         self.ids.iter().copied().zip(&self.peers)
     }
 
-    /// A peer that is none yet, without a timer.
     pub(crate) fn insert(&mut self, id: ServerId, peer: Peer) {
         let Err(place) = self.ids.binary_search(&id) else {
             debug_assert!(false, "a server has one place among the groups");
@@ -343,7 +328,6 @@ impl PeerTable {
         });
     }
 
-    /// It is a peer no longer, neither ready nor with a timer.
     pub(crate) fn remove(&mut self, id: ServerId) -> Option<Peer> {
         let place = self.place(id)?;
         self.rearrange(|table| {
@@ -362,7 +346,6 @@ impl PeerTable {
         changed
     }
 
-    /// A peer is to be sent a message now.
     pub(crate) fn set_ready(&mut self, id: ServerId) {
         if let Some(place) = self.place(id) {
             self.ready[place / 64] |= 1 << (place % 64);
@@ -384,7 +367,6 @@ impl PeerTable {
         }
     }
 
-    /// When the first timer is due. O(1).
     pub(crate) fn wake(&self) -> Option<Time> {
         self.timers.first()
     }
@@ -404,7 +386,6 @@ struct Timers {
 }
 
 impl Timers {
-    /// No timer.
     const NEVER: Time = Time::from_nanos(u64::MAX);
 
     fn insert(&mut self, place: usize) {
@@ -470,7 +451,6 @@ mod tests {
 
     use super::*;
 
-    /// What ordered sets say of the same peers.
     #[derive(Default)]
     struct Oracle {
         timers: BTreeMap<ServerId, Option<Time>>,
@@ -509,7 +489,7 @@ mod tests {
                     _ => {
                         let at = (random.below(4) > 0).then(|| Time::from_nanos(random.below(20).into()));
                         if let Some(timer) = oracle.timers.get_mut(&id) {
-                            table.get_mut(id).unwrap().link.set_wake(at);
+                            table.get_mut(id).unwrap().link.retry_at = at;
                             table.set_timer(id);
                             *timer = at;
                         }

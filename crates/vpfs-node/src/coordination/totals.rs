@@ -29,7 +29,6 @@ pub struct FlowsExceeded {
 pub(crate) struct OwnTotals {
     /// By the version of the latest change.
     entries: BTreeMap<u64, FlowTotal>,
-    /// The versions of the entries of flows that are present.
     present: BTreeMap<Account, u64>,
     /// When flows left, and the version of that change.
     departures: VecDeque<(Time, u64)>,
@@ -71,7 +70,6 @@ impl OwnTotals {
         }
     }
 
-    /// When the first of the departed flows that are still kept left.
     pub(crate) fn oldest_departure(&self) -> Option<Time> {
         self.departures.front().map(|&(at, _)| at)
     }
@@ -95,7 +93,6 @@ impl OwnTotals {
         if acked.horizon == self.end.horizon || acked.version >= self.end.horizon { acked.version } else { 0 }
     }
 
-    /// The current position of this server.
     pub(crate) fn end(&self) -> Position {
         self.end
     }
@@ -163,14 +160,12 @@ pub(crate) enum Fit {
     Gap,
 }
 
-/// What is believed of a peer.
 #[derive(Debug)]
 pub(crate) struct Limits<'a> {
     /// Totals of one peer.
     pub(crate) max_flows: usize,
-    /// Service that it can have given.
+    /// Service that it can have given, at `rate`.
     pub(crate) allowance: &'a mut Allowance,
-    /// At this rate.
     pub(crate) rate: u64,
 }
 
@@ -339,7 +334,6 @@ impl Allowance {
         left.is_some()
     }
 
-    /// All that the peer has reported so far is known.
     pub(crate) fn close(&mut self) {
         self.nanos = self.nanos.min(Self::SLACK.as_nanos());
     }
@@ -382,7 +376,6 @@ impl ClusterTotals {
         }
     }
 
-    /// Service of a flow that is held.
     pub(crate) fn add(&mut self, account: Account, source: Source, bytes: i64) {
         let Some(total) = self.flows.get_mut(&account) else { return };
         total.bytes = total.bytes.saturating_add(bytes);
@@ -391,7 +384,6 @@ impl ClusterTotals {
         }
     }
 
-    /// The flow is no longer at a place where it was held.
     pub(crate) fn release(&mut self, account: Account, source: Source) {
         let Some(total) = self.flows.get_mut(&account) else { return };
         match source {
@@ -412,7 +404,6 @@ impl ClusterTotals {
         self.flows.get(&account).map(|total| total.bytes)
     }
 
-    /// This server's own part.
     pub(crate) fn here(&self, account: Account) -> Option<i64> {
         self.flows.get(&account)?.here
     }

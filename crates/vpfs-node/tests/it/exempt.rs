@@ -2,27 +2,14 @@
 
 use std::time::Duration;
 
-use vpfs_core::{
-    AppId, AppPolicy, Bytes, Cap, Depth, Dispatch, OpKind, PolicyKind, ServerId, Settings, SlotCostTable, Time,
-};
-use vpfs_node::{Activity, Arrival, Event, Node, NodeSettings, Outputs, PeerMessage, RequestKey, Served};
+use vpfs_core::{AppId, AppPolicy, Bytes, Cap, Depth, OpKind, PolicyKind, ServerId, Settings, SlotCostTable, Time};
+use vpfs_node::{Activity, Arrival, Node, NodeSettings, RequestKey, Served};
+
+use crate::drain;
 
 const ORDINARY: AppId = AppId(0);
 const BACKUP: AppId = AppId(1);
 const MS: Duration = Duration::from_millis(1);
-
-#[derive(Default)]
-struct Dispatched(Vec<RequestKey>);
-
-impl Outputs<()> for Dispatched {
-    fn transmit(&mut self, _: impl Iterator<Item = (ServerId, PeerMessage)>) {}
-
-    fn dispatch(&mut self, (): &(), request: RequestKey, _: &Dispatch) {
-        self.0.push(request);
-    }
-
-    fn event(&mut self, _: Time, _: Event) {}
-}
 
 /// One request at a time, except the backup's.
 fn node() -> Node<()> {
@@ -47,9 +34,7 @@ fn send(node: &mut Node<()>, now: Time, app: AppId) -> (RequestKey, Vec<RequestK
 }
 
 fn dispatched(node: &mut Node<()>, now: Time) -> Vec<RequestKey> {
-    let mut dispatched = Dispatched::default();
-    node.drain(now, &mut dispatched);
-    dispatched.0
+    drain(node, now).dispatched.into_iter().map(|((), key)| key).collect()
 }
 
 fn writes(node: &mut Node<()>, now: Time, app: AppId) -> Activity {

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use vpfs_core::{AppId, AppPolicy, Bytes, Cap, Depth, Dispatch, OpKind, PolicyKind, Rule, ServerId, Settings};
-use vpfs_core::{SlotCostTable, Time, Weight};
-use vpfs_node::{AppAccount, Arrival, Event, Node, NodeSettings, Outputs, PeerMessage, RequestKey, Served};
-use vpfs_node::{Situation, StorageTimes, WaitedFor};
+use vpfs_core::{
+    AppId, AppPolicy, Bytes, Cap, Depth, OpKind, PolicyKind, Rule, ServerId, Settings, SlotCostTable, Time, Weight,
+};
+use vpfs_node::{AppAccount, Arrival, Node, NodeSettings, RequestKey, Served, Situation, StorageTimes, WaitedFor};
+
+use crate::Drained;
 
 const LARGE: AppId = AppId(0);
 const SMALL: AppId = AppId(1);
@@ -18,7 +20,7 @@ struct Storage {
     node: Node<Waiting>,
     slower: u32,
     now: Time,
-    dispatched: Dispatched,
+    out: Drained<Waiting>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -27,49 +29,34 @@ struct Waiting {
     arrived: Time,
 }
 
-#[derive(Default)]
-struct Dispatched(Vec<(RequestKey, Waiting)>);
-
-impl Outputs<Waiting> for Dispatched {
-    fn transmit(&mut self, messages: impl Iterator<Item = (ServerId, PeerMessage)>) {
-        assert_eq!(messages.count(), 0, "it has no peers");
-    }
-
-    fn dispatch(&mut self, &waiting: &Waiting, request: RequestKey, _: &Dispatch) {
-        self.0.push((request, waiting));
-    }
-
-    fn event(&mut self, _: Time, _: Event) {}
-}
-
 impl Storage {
     fn new(policy: PolicyKind, depth: Depth) -> Self {
         let policy = Settings::new(policy, depth, SlotCostTable::uniform());
         let settings = NodeSettings { policy, metadata_cost: Bytes::kib(8), peers: None };
         let node = Node::new(Time::ZERO, ServerId(0), &settings);
-        Self { node, slower: 1, now: Time::ZERO, dispatched: Dispatched::default() }
+        Self { node, slower: 1, now: Time::ZERO, out: Drained::default() }
     }
 
     fn enqueue(&mut self, app: AppId) -> RequestKey {
         let bytes = if app == LARGE { 9 << 16 } else { 1 << 16 };
         let waiting = Waiting { app, arrived: self.now };
         let key = self.node.enqueue(self.now, waiting, &Arrival::new(app, OpKind::Write, bytes));
-        self.node.drain(self.now, &mut self.dispatched);
+        self.node.drain(self.now, &mut self.out);
         key
     }
 
     /// The request in the storage is served, and its application sends another one.
     fn serve(&mut self) {
-        while self.dispatched.0.is_empty() {
+        while self.out.dispatched.is_empty() {
             self.now = self.node.poll_timeout().expect("nothing is forgotten");
             self.node.handle_timeout(self.now);
-            self.node.drain(self.now, &mut self.dispatched);
+            self.node.drain(self.now, &mut self.out);
         }
-        let (key, Waiting { app, arrived }) = self.dispatched.0.remove(0);
+        let (Waiting { app, arrived }, key) = self.out.dispatched.remove(0);
         let began = self.now;
         self.now = self.now + self.slower * if app == LARGE { 9 * MS } else { MS };
         self.node.complete(self.now, key, &Served { bytes: 1, ..Served::new(OpKind::Write, arrived, began) });
-        self.node.drain(self.now, &mut self.dispatched);
+        self.node.drain(self.now, &mut self.out);
         self.enqueue(app);
     }
 
@@ -150,10 +137,10 @@ fn nobody_waits_for_who_has_left() {
     let small = storage.enqueue(SMALL);
     let waiting = [SMALL, SMALL].map(|_| storage.enqueue(OTHER));
     storage.node.complete(storage.now, small, &Served::new(OpKind::Write, storage.now, storage.now));
-    storage.node.drain(storage.now, &mut storage.dispatched);
+    storage.node.drain(storage.now, &mut storage.out);
     storage.node.cancel(storage.now, waiting[0]);
     storage.now = storage.now + 8 * MS;
-    storage.node.drain(storage.now, &mut storage.dispatched);
+    storage.node.drain(storage.now, &mut storage.out);
     let waited = storage.account(OTHER).last_wait.unwrap();
     assert_eq!((waited.behind, waited.time), (Some(LARGE), 8 * MS));
 }
@@ -168,7 +155,7 @@ fn nothing_is_left_of_an_application_that_is_forgotten() {
     storage.now = storage.now + 9 * MS;
     for key in [key, small] {
         storage.node.complete(storage.now, key, &Served::new(OpKind::Write, storage.now, storage.now));
-        storage.node.drain(storage.now, &mut storage.dispatched);
+        storage.node.drain(storage.now, &mut storage.out);
     }
     assert_eq!(behind(&storage.account(SMALL).behind, LARGE), 9 * MS);
     assert!(storage.node.is_idle_for(LARGE));
@@ -176,7 +163,7 @@ fn nothing_is_left_of_an_application_that_is_forgotten() {
     assert_eq!(storage.node.snapshot(storage.now).apps.len(), 1);
     let small = storage.account(SMALL);
     assert_eq!((behind(&small.behind, LARGE), small.behind.others), (Duration::ZERO, 9 * MS), "no time is lost");
-    storage.dispatched.0.clear();
+    storage.out.dispatched.clear();
     storage.enqueue(LARGE);
     storage.serve();
     assert_eq!(storage.account(LARGE).write.requests, 1);
@@ -237,7 +224,7 @@ fn others_are_named_under_management_and_after_it_and_the_storage_never() {
             let policy = Settings::new(policy, depth, SlotCostTable::uniform());
             let settings = NodeSettings { policy, metadata_cost: Bytes::kib(8), peers: None };
             storage.node.reconfigure(storage.now, &settings);
-            storage.node.drain(storage.now, &mut storage.dispatched);
+            storage.node.drain(storage.now, &mut storage.out);
             check(&mut storage, what);
         }
         let mut observed = Storage::new(PolicyKind::Fifo, Depth::ONE);
@@ -273,11 +260,11 @@ fn a_cap_is_known_as_the_reason() {
     storage.node.set_app(Time::ZERO, SMALL, "small", &policy);
     storage.enqueue(SMALL);
     storage.serve();
-    assert!(storage.dispatched.0.is_empty(), "a second has to pass");
+    assert!(storage.out.dispatched.is_empty(), "a second has to pass");
     assert_eq!((storage.account(SMALL).last_wait, storage.account(SMALL).write.queued), (None, 1));
     storage.now = storage.node.poll_timeout().unwrap();
     storage.node.handle_timeout(storage.now);
-    storage.node.drain(storage.now, &mut storage.dispatched);
+    storage.node.drain(storage.now, &mut storage.out);
     let account = storage.account(SMALL);
     let wait = account.last_wait.unwrap();
     assert_eq!((wait.rule, wait.behind, account.held), (Rule::Cap, None, wait.time));
@@ -298,7 +285,7 @@ fn what_is_queued_and_outstanding_is_counted_by_kind() {
     storage.node.cancel(storage.now, second);
     assert_eq!(counts(&mut storage), (1, 1, 0));
     storage.node.release(storage.now, first);
-    storage.node.drain(storage.now, &mut storage.dispatched);
+    storage.node.drain(storage.now, &mut storage.out);
     assert_eq!(counts(&mut storage), (0, 1, 0), "a released request waits for its client");
     for key in [first, third] {
         storage.node.complete(storage.now, key, &Served::new(OpKind::Write, Time::ZERO, Time::ZERO));

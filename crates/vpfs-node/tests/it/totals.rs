@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use vpfs_core::testing::Random;
 use vpfs_core::{
-    AppId, AppPolicy, Bytes, Cap, Deadlines, Depth, Dispatch, Minimum, OpKind, PolicyKind, Scope, ServerId,
-    ServiceClass, Settings, SharePolicy, SlotCostTable, Target, Time, TotalKind, TwoLevelSettings, Weight,
+    AppId, AppPolicy, Bytes, Cap, Deadlines, Depth, Minimum, OpKind, PolicyKind, Scope, ServerId, ServiceClass,
+    Settings, SharePolicy, SlotCostTable, Target, Time, TotalKind, TwoLevelSettings, Weight,
 };
 use vpfs_node::coordination::{CoordinationSettings, Counted, Message};
-use vpfs_node::{
-    AppName, Arrival, Event, NamedShare, Node, NodeSettings, Outputs, PeerMessage, PeerSettings, RequestKey, Served,
-};
+use vpfs_node::{AppName, Arrival, NamedShare, Node, NodeSettings, PeerMessage, PeerSettings, RequestKey, Served};
+
+use crate::drain;
 
 /// The application with a total of [`RATE`].
 const APP: AppId = AppId(0);
@@ -46,7 +46,7 @@ struct Cluster {
     with_other: bool,
     /// Requests at each node by application, and those that are done with the next step.
     waiting: Vec<[u32; 2]>,
-    served: Vec<VecDeque<(RequestKey, AppId)>>,
+    served: Vec<VecDeque<(AppId, RequestKey)>>,
     /// Servers of different parts do not hear each other.
     parts: Vec<u32>,
     /// Changes what a server sends.
@@ -193,7 +193,7 @@ impl Cluster {
             0 => self.served[me].len(),
             slowness => usize::from(self.steps.len().is_multiple_of(slowness)).min(self.served[me].len()),
         };
-        for (done, app) in self.served[me].drain(..done).collect::<Vec<_>>() {
+        for (app, done) in self.served[me].drain(..done).collect::<Vec<_>>() {
             let served = Served { bytes: SIZE, ..Served::new(OpKind::Write, self.now, self.now) };
             self.nodes[me].complete(self.now, done, &served);
             self.waiting[me][app.index()] -= 1;
@@ -215,9 +215,8 @@ impl Cluster {
     }
 
     fn drain(&mut self, me: usize) {
-        let mut drained = Drained::default();
-        self.nodes[me].drain(self.now, &mut drained);
-        let of_app = drained.dispatched.iter().filter(|(_, app)| *app == APP).count() as u64;
+        let drained = drain(&mut self.nodes[me], self.now);
+        let of_app = drained.dispatched.iter().filter(|(app, _)| *app == APP).count() as u64;
         self.steps.last_mut().unwrap()[me] += of_app * SIZE;
         self.served[me].extend(drained.dispatched);
         for (to, mut message) in drained.messages {
@@ -305,24 +304,6 @@ impl Cluster {
 fn exaggerate(is_liar: bool, message: &mut Message, counted: Counted) {
     let totals = Arc::make_mut(&mut message.entries).iter_mut().filter(|entry| is_liar && entry.counted == counted);
     totals.for_each(|entry| entry.total *= 1000);
-}
-
-#[derive(Default)]
-struct Drained {
-    messages: Vec<(ServerId, PeerMessage)>,
-    dispatched: Vec<(RequestKey, AppId)>,
-}
-
-impl Outputs<AppId> for Drained {
-    fn transmit(&mut self, messages: impl Iterator<Item = (ServerId, PeerMessage)>) {
-        self.messages.extend(messages);
-    }
-
-    fn dispatch(&mut self, &app: &AppId, request: RequestKey, _: &Dispatch) {
-        self.dispatched.push((request, app));
-    }
-
-    fn event(&mut self, _: Time, _: Event) {}
 }
 
 fn settings(policy: &Settings, servers: usize) -> NodeSettings {

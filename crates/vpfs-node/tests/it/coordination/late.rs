@@ -32,7 +32,6 @@ fn message(seconds: u64, base: u64, version: u64, more: bool, entries: &[(u64, u
     }
 }
 
-/// What the coordinator heard of with these messages.
 fn heard(coordinator: &mut Coordinator, now: Time, messages: &[Message]) -> i64 {
     messages.iter().for_each(|message| coordinator.handle_message(now, id(1), message).unwrap());
     std::iter::from_fn(|| coordinator.poll_service()).map(|(_, _, bytes)| bytes).sum()
