@@ -104,7 +104,6 @@ pub fn advise(cluster: &Cluster, runs: &[(Trace, u32)], question: &Question) -> 
     Ok(Advice { regions, table })
 }
 
-/// The requests of all runs: regions are the same for all.
 fn all_of(runs: &[(Trace, u32)]) -> Result<Cow<'_, Trace>, TraceError> {
     match runs {
         [(only, _)] => Ok(Cow::Borrowed(only)),
@@ -129,13 +128,11 @@ fn regions_of<'a>(file: File<'a>, group: &Group, total: u64) -> Vec<Asked<'a>> {
 /// Equal stripes on all servers that are always compared: from one step to 1024 of them, 4 KiB to 4 MiB by default.
 const EQUAL: std::ops::RangeInclusive<u32> = 0..=10;
 
-/// A region with what was found for it.
 struct Asked<'a> {
     bytes: Range<u64>,
     predictor: Predictor<'a>,
     now: Choice,
     found: Found,
-    /// Predicted times with the layout now and with the best one.
     time_now: Spread,
     time_best: Spread,
     is_kept: bool,
@@ -170,7 +167,6 @@ impl<'a> Asked<'a> {
         Self { bytes: bytes.clone(), predictor, now, found, time_now, time_best, is_kept }
     }
 
-    /// The predicted time with what is best for the region.
     fn time_then(&self) -> Spread {
         if self.is_kept { self.time_now } else { self.time_best }
     }
@@ -229,7 +225,6 @@ const SHARE: u64 = 8;
 
 /// Regions that are to become one.
 struct Group {
-    /// All their bytes.
     bytes: Range<u64>,
     /// Stripes that would do for all of them.
     stripes: Vec<u64>,
@@ -256,7 +251,6 @@ fn groups(file: File<'_>, regions: &[Region]) -> Vec<Group> {
 }
 
 impl Group {
-    /// One stripe holds it.
     fn cannot_be_striped(&self) -> bool {
         self.stripes.iter().max().is_some_and(|largest| self.bytes.end - self.bytes.start <= *largest)
     }
@@ -378,10 +372,8 @@ pub fn fit(cluster: &Cluster, regions: &[Candidates]) -> Result<Vec<usize>, NoSp
 
 /// Bytes on the fullest server of each class, for each choice of a region.
 fn held(cluster: &Cluster, region: &Candidates) -> Vec<Vec<u64>> {
-    let servers = || cluster.classes().iter().map(|class| class.servers);
     let of_choice = |choice: &Choice| {
-        let round = Round::new(servers(), &choice.stripes).expect("a choice uses at least one class");
-        round.held(region.length)
+        Round::over(cluster, &choice.stripes).expect("a choice uses at least one class").held(region.length)
     };
     region.choices.iter().map(of_choice).collect()
 }

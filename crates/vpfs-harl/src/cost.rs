@@ -139,7 +139,6 @@ pub struct Round {
     size: u64,
 }
 
-/// The servers of one class in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     /// Bytes of the round before the class.
@@ -180,6 +179,11 @@ impl Round {
             first += servers;
         }
         (1..=1 << 62).contains(&start).then_some(Self { spans, size: start })
+    }
+
+    /// A round over the servers of a cluster, as [`Round::new`].
+    pub fn over(cluster: &Cluster, stripes: &[u64]) -> Option<Self> {
+        Self::new(cluster.classes().iter().map(|class| class.servers), stripes)
     }
 
     /// Bytes after which the round repeats.
@@ -300,7 +304,6 @@ pub(crate) mod tests {
         assert_eq!(pricing.time(&flash_only, &[request(0)], one.alone - 1), None);
     }
 
-    /// The bytes of each server, strip by strip.
     fn by_walking(servers: &[u32], stripes: &[u64], offset: u64, size: u64) -> Vec<u64> {
         let strips: Vec<u64> =
             servers.iter().zip(stripes).flat_map(|(&n, &stripe)| (0..n).map(move |_| stripe)).collect();

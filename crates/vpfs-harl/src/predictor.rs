@@ -83,7 +83,6 @@ pub(crate) struct File<'a> {
 }
 
 impl<'a> File<'a> {
-    /// Predicts times of the requests to `bytes`, with offsets from `base`.
     pub(crate) fn predictor(&self, bytes: &Range<u64>, base: u64) -> Predictor<'a> {
         let Self { cluster, runs, question } = *self;
         let replayed = if question.model == Model::Paper { &[] } else { runs };
@@ -107,7 +106,6 @@ impl<'a> File<'a> {
         Sampled { cluster: self.cluster, demand, scale: (all, priced.max(1)) }
     }
 
-    /// What the runs ask of a part of the file, with offsets from `base`.
     pub(crate) fn demand(&self, bytes: &Range<u64>, base: u64) -> Vec<Run> {
         let run = |(trace, weight): &(Trace, u32)| {
             Run::new(requests_in(trace, bytes), base, *weight, self.outstanding_milli(trace))
@@ -123,7 +121,6 @@ impl<'a> File<'a> {
     }
 }
 
-/// Predicts the time with any stripes.
 #[derive(Debug)]
 pub(crate) struct Predictor<'a> {
     cluster: &'a Cluster,
@@ -133,7 +130,6 @@ pub(crate) struct Predictor<'a> {
 }
 
 impl Predictor<'_> {
-    /// What the runs ask.
     pub(crate) fn demand(&self) -> &Demand {
         &self.demand
     }
@@ -143,7 +139,7 @@ impl Predictor<'_> {
     /// # Panics
     /// If all stripes are 0.
     pub(crate) fn times(&self, stripes: &[u64]) -> Spread {
-        let round = round(self.cluster, stripes).expect("a class is used");
+        let round = Round::over(self.cluster, stripes).expect("a class is used");
         if self.replays.is_empty() {
             let time = self.demand.time(&mut Pricing::new(self.cluster), &round, u128::MAX);
             return Spread::exactly(time.expect("nothing is above the maximum"));
@@ -152,11 +148,6 @@ impl Predictor<'_> {
     }
 }
 
-fn round(cluster: &Cluster, stripes: &[u64]) -> Option<Round> {
-    Round::new(cluster.classes().iter().map(|class| class.servers), stripes)
-}
-
-/// Predicts the time of a part of the file from some of its requests.
 #[derive(Debug)]
 pub(crate) struct Sampled<'a> {
     cluster: &'a Cluster,
@@ -172,7 +163,7 @@ impl Sampled<'_> {
 
     /// The sum by which stripes are searched, roughly; in picoseconds.
     pub(crate) fn time(&self, stripes: &[u64]) -> u128 {
-        let round = round(self.cluster, stripes);
+        let round = Round::over(self.cluster, stripes);
         let time = round.and_then(|round| self.demand.time(&mut Pricing::new(self.cluster), &round, u128::MAX));
         time.unwrap_or(0).saturating_mul(self.scale.0) / self.scale.1
     }
@@ -212,12 +203,10 @@ const TIMES_MAX: usize = 8;
 /// Data is passed between link and device in buffers of this size, OrangeFS's flow buffer.
 const BUFFER: u64 = 256 << 10;
 
-/// The requests of one run to a region, in the order in which they were made.
 #[derive(Debug)]
 struct Replay<'a> {
     cluster: &'a Cluster,
     requests: Vec<Request>,
-    /// Where the region starts in the file.
     start: u64,
     outstanding: usize,
     /// All requests of the region, of which `requests` are a sample.
@@ -302,7 +291,6 @@ impl<'a> Replay<'a> {
         now * self.total as u128 / self.requests.len().max(1) as u128
     }
 
-    /// When a request is done that is made now.
     fn done(&self, servers: &mut [Server], round: &Round, lot: u64, request: &Request, now: u128) -> u128 {
         let mut done = now;
         round.parts(request.offset.saturating_sub(self.start), request.size, |part| {
@@ -325,13 +313,10 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// The requests that are not made yet.
 struct Waiting {
-    /// The indices of each process's requests.
     of_rank: BTreeMap<u32, VecDeque<usize>>,
     /// The first of each process that may make one, for each that it may make.
     ready: BTreeSet<(usize, u32)>,
-    /// How many more each process may make.
     free: BTreeMap<u32, usize>,
 }
 
@@ -348,7 +333,6 @@ impl Waiting {
         Self { of_rank, ready, free }
     }
 
-    /// The first request that may be made.
     fn next(&mut self) -> Option<usize> {
         let (index, rank) = self.ready.pop_first()?;
         let free = self.free.get_mut(&rank)?;
@@ -363,7 +347,6 @@ impl Waiting {
         Some(index)
     }
 
-    /// A request of a process is done.
     fn is_done(&mut self, rank: u32) {
         let (Some(free), Some(own)) = (self.free.get_mut(&rank), self.of_rank.get(&rank)) else { return };
         *free += 1;

@@ -93,7 +93,6 @@ fn counts(most: u64) -> impl Iterator<Item = u64> {
     std::iter::successors(Some(1), next).take_while(move |count| *count <= most)
 }
 
-/// The bytes of regions that follow each other.
 fn span(regions: &[RegionAdvice]) -> Range<u64> {
     let start = regions.first().map_or(0, |first| first.bytes.start);
     start..regions.last().map_or(start, |last| last.bytes.end)
@@ -163,7 +162,6 @@ impl Adapting<'_> {
         if end - below < above - end && below > start { below } else { above }
     }
 
-    /// The times of a component's requests, region by region as in the advice.
     fn times(&self, advice: &Advice, component: &Component) -> Spread {
         let is_used = |class: usize| component.class.is_none_or(|only| only == class);
         let stripes: Vec<u64> = self.classes().map(|class| if is_used(class) { component.stripe } else { 0 }).collect();
@@ -174,7 +172,6 @@ impl Adapting<'_> {
         parts.map(|part| self.file.predictor(&part, 0).times(&stripes)).sum()
     }
 
-    /// The times of a region's requests with the layout now.
     fn times_now(&self, region: &RegionAdvice) -> Spread {
         let stripes: Vec<u64> = self.classes().map(|_| self.file.question.now).collect();
         self.file.predictor(&region.bytes, region.bytes.start).times(&stripes)

@@ -84,11 +84,9 @@ pub fn search(cluster: &Cluster, demand: &Demand, step: u64, budget: u64, others
     Some(Found { best, is_exact, alternatives, others })
 }
 
-/// Prices stripes on a cluster.
 struct Pricer<'a> {
     cluster: &'a Cluster,
     pricing: Pricing<'a>,
-    /// Whether more than the best choice is wanted.
     wants_all: bool,
 }
 
@@ -98,19 +96,13 @@ impl<'a> Pricer<'a> {
         Self { cluster, pricing: Pricing::new(cluster), wants_all }
     }
 
-    fn round(&self, stripes: &[u64]) -> Option<Round> {
-        Round::new(self.cluster.classes().iter().map(|class| class.servers), stripes)
-    }
-
     fn choice(&mut self, demand: &Demand, stripes: &[u64]) -> Option<Choice> {
-        let round = self.round(stripes)?;
-        let time = demand.time(&mut self.pricing, &round, u128::MAX)?;
-        Some(Choice { stripes: stripes.to_vec(), time })
+        self.rival(demand, stripes, None)
     }
 
     /// The choice, unless it can be left out because it is worse than the best so far.
     fn rival(&mut self, demand: &Demand, stripes: &[u64], best: Option<&Choice>) -> Option<Choice> {
-        let round = self.round(stripes)?;
+        let round = Round::over(self.cluster, stripes)?;
         let most = best.filter(|_| !self.wants_all).map_or(u128::MAX, |best| best.time);
         let time = demand.time(&mut self.pricing, &round, most)?;
         Some(Choice { stripes: stripes.to_vec(), time })
@@ -122,7 +114,7 @@ impl<'a> Pricer<'a> {
 fn exhaustive(pricer: &mut Pricer<'_>, demand: &Demand, step: u64, budget: u64) -> Option<Vec<Choice>> {
     let grid = Grid { values: grid(demand.mean_size(), step).end() + 1, step, classes: pricer.cluster.classes().len() };
     let combinations = grid.combinations(budget)?;
-    let round = |number| Some((pricer.round(&grid.stripes(number))?.size(), number));
+    let round = |number| Some((Round::over(pricer.cluster, &grid.stripes(number))?.size(), number));
     let mut by_round: Vec<(u64, u64)> = (0..combinations).filter_map(round).collect();
     by_round.sort_unstable();
     // Folding a group takes about a tenth of the time of pricing one.
@@ -144,7 +136,6 @@ fn exhaustive(pricer: &mut Pricer<'_>, demand: &Demand, step: u64, budget: u64) 
     Some(kept.into_choices())
 }
 
-/// All combinations of stripes, by number.
 struct Grid {
     /// Stripes of each class: multiples of `step` from 0.
     values: u64,
@@ -159,7 +150,6 @@ impl Grid {
         number.filter(|number| *number <= budget.min(COMBINATIONS_MAX))
     }
 
-    /// The combination of a number, the last class fastest.
     fn stripes(&self, mut number: u64) -> Vec<u64> {
         let mut stripes = vec![0; self.classes];
         for stripe in stripes.iter_mut().rev() {
@@ -169,7 +159,6 @@ impl Grid {
     }
 }
 
-/// The best choice so far, and others if they are wanted.
 struct Kept {
     best: Option<Choice>,
     all: Option<Vec<Choice>>,
@@ -246,7 +235,6 @@ fn shares(cluster: &Cluster, stripes: &[u64]) -> Vec<u64> {
 
 /// Requests of each run in the sample, unless that would take more than the budget.
 const SAMPLE: RangeInclusive<u64> = 32..=256;
-/// About as many stripes are tried on it.
 const TRIED: u64 = 1000;
 /// Choices whose neighbours are tried in each round of refinement.
 const BEAM: usize = 8;
@@ -374,7 +362,6 @@ impl Run {
         Self { kinds: kinds.collect(), groups, weight, outstanding_milli }
     }
 
-    /// The same demand modulo a round.
     fn folded(&self, round: u64) -> Self {
         let mut groups = Vec::new();
         for kind in &self.kinds {
@@ -419,7 +406,6 @@ impl Run {
         Self::of_groups(sampled, self.weight, self.outstanding_milli)
     }
 
-    /// The predicted time, or `None` if it is above `most`.
     fn time(&self, pricing: &mut Pricing<'_>, round: &Round, most: u128) -> Option<u128> {
         let outstanding = u128::from(self.outstanding_milli);
         let alone_max = most.saturating_add(1).saturating_mul(outstanding) / 1000;
@@ -431,7 +417,6 @@ impl Run {
 /// Groups of one operation and size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Kind {
-    /// Their places in the list.
     groups: Range<usize>,
     /// One of their offsets, and the largest number that divides the distances of all others from it: 0 for one offset.
     base: u64,
@@ -512,7 +497,6 @@ impl Demand {
         kinds.map(|kind| (kind.groups.len() as u64).min(kind.modulo(round).1)).sum()
     }
 
-    /// The same demand modulo a round of `round` bytes.
     fn folded(&self, round: u64) -> Self {
         Self { runs: self.runs.iter().map(|run| run.folded(round)).collect() }
     }

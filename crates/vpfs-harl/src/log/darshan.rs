@@ -79,9 +79,17 @@ impl DarshanReader {
     /// How many bytes [`DarshanReader::new`] needs, or the whole log if it is shorter.
     pub const HEADER: usize = HEADER_MAX;
 
-    /// Whether a file that begins with these bytes is a Darshan log; eight are enough.
+    /// Whether a file that begins with these bytes is a Darshan log, `1.21` to `3.41` so far, or one that was never
+    /// finished; eight are enough.
     pub fn is_darshan(bytes: &[u8]) -> bool {
-        begins(bytes)
+        match bytes {
+            [major, b'.', minor, patch, rest @ ..]
+                if [major, minor, patch].iter().all(|digit| digit.is_ascii_digit()) =>
+            {
+                rest.len() > 4 && rest[..4] == [0; 4]
+            }
+            _ => is_unfinished(bytes),
+        }
     }
 
     /// Reads the header of a log of `size` bytes.
@@ -210,7 +218,7 @@ impl Region {
     }
 
     fn finish(&self) -> Result<(), DarshanError> {
-        if self.inflate.is_within_stream() || !self.pending.is_empty() || !self.items.is_complete() {
+        if self.inflate.is_within_stream || !self.pending.is_empty() || !self.items.is_complete() {
             let message = format!(
                 "{} ends within an item (byte {} after decompression); is the log damaged?",
                 self.name, self.position
@@ -230,7 +238,6 @@ const MAGIC: u64 = 6_567_223;
 /// Bytes of the longest header, that of version 3.41.
 const HEADER_MAX: usize = 1328;
 
-/// What the header says.
 #[derive(Debug)]
 struct Header {
     is_big_endian: bool,
@@ -243,7 +250,6 @@ struct Header {
     mpiio: Option<Module>,
 }
 
-/// A trace in the log.
 #[derive(Debug)]
 struct Module {
     span: Range<u64>,
@@ -270,23 +276,12 @@ const WITH_H5D: Fields = Fields { dxt: 9, ..OLD };
 /// From 3.41: 64 modules, of which PNETCDF_VAR came before DXT.
 const NEW: Fields = Fields { partial: 24, names: 32, modules: 48, versions: 1072, size: HEADER_MAX, dxt: 10 };
 
-/// Whether bytes begin a log of any version of Darshan, `1.21` to `3.41` so far, or one that was never finished.
-fn begins(bytes: &[u8]) -> bool {
-    match bytes {
-        [major, b'.', minor, patch, rest @ ..] if [major, minor, patch].iter().all(|digit| digit.is_ascii_digit()) => {
-            rest.len() > 4 && rest[..4] == [0; 4]
-        }
-        _ => is_unfinished(bytes),
-    }
-}
-
 /// Darshan leaves room for the header, and writes it last.
 fn is_unfinished(bytes: &[u8]) -> bool {
     bytes.len() >= OLD.size && bytes.iter().take(HEADER_MAX).all(|byte| *byte == 0)
 }
 
 impl Header {
-    /// Reads the header at the beginning of a log of `size` bytes.
     fn read(bytes: &[u8], size: u64) -> Result<Self, DarshanError> {
         if is_unfinished(bytes) {
             let message = "the header is of zeros: the job was killed before Darshan wrote it (such logs are \
@@ -348,7 +343,6 @@ impl Fields {
         Ok((fields, version))
     }
 
-    /// The module at `index` of the tables, if the log has it.
     fn module(&self, numbers: Bytes<'_>, index: usize, name: &str, size: u64) -> Result<Option<Module>, DarshanError> {
         let Some(span) = self.span(numbers, self.modules + 16 * index, name, size)? else { return Ok(None) };
         let partial = match self.partial {
@@ -392,8 +386,6 @@ fn compression(byte: u8) -> Result<Compression, DarshanError> {
     }
 }
 
-// What the regions contain once they are decompressed.
-
 /// Bytes of what stands before the requests of a process to a file.
 const RECORD: usize = 104;
 /// Bytes of a request, and with the thread that sent it.
@@ -418,7 +410,6 @@ enum Items {
     Names(Names),
 }
 
-/// The names of a log.
 #[derive(Debug)]
 struct Names {
     /// Whether they have a length instead of an end.
@@ -434,7 +425,6 @@ enum Skipped {
     ToNul,
 }
 
-/// A trace of one layer.
 #[derive(Debug)]
 struct Trace {
     layer: Layer,
@@ -604,6 +594,7 @@ enum Compression {
 struct Inflate {
     stream: Stream,
     block: Vec<u8>,
+    /// The region must not end here.
     is_within_stream: bool,
     taken: u64,
     made: u64,
@@ -633,11 +624,6 @@ impl Inflate {
         let stream = Stream::new(compression);
         let block = if compression == Compression::None { Vec::new() } else { vec![0; BLOCK] };
         Self { stream, block, is_within_stream: false, taken: 0, made: 0 }
-    }
-
-    /// Whether the region must not end here.
-    fn is_within_stream(&self) -> bool {
-        self.is_within_stream
     }
 
     /// Hands the decompressed bytes over in blocks. An error has the number of bytes used before it.
@@ -702,7 +688,6 @@ impl Stream {
     }
 }
 
-/// A number of bytes of a slice.
 fn small(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }

@@ -145,7 +145,6 @@ impl Read for Bounded<'_> {
     }
 }
 
-/// Counts what is read.
 struct Counted<R> {
     bytes: R,
     count: Rc<Cell<u64>>,

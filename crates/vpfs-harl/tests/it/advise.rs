@@ -1,32 +1,19 @@
 //! Layouts of whole files: regions, limited space, several runs, concurrency.
 
-use std::time::Duration;
-
 use proptest::prelude::*;
 use vpfs_harl::{
-    Access, AdviceError, Candidates, Choice, Cluster, Model, Op, Question, Request, Round, ServerClass, Trace, advise,
-    fit,
+    AdviceError, Candidates, Choice, Cluster, Model, Op, Question, Request, Round, ServerClass, Trace, advise, fit,
 };
+
+use crate::paper as cluster;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
-
-/// Disks and flash that fit the paper's results.
-fn cluster(disks: u32, flash: u32, flash_free: Option<u64>) -> Cluster {
-    let micros = Duration::from_micros;
-    let disk = Access::new(micros(300), micros(1200), 25_000_000).unwrap();
-    let read = Access::new(micros(50), micros(100), 133_333_333).unwrap();
-    let write = Access::new(micros(80), micros(200), 107_526_882).unwrap();
-    let disk = ServerClass { name: "disk".into(), servers: disks, read: disk, write: disk, free: None };
-    let flash = ServerClass { name: "flash".into(), servers: flash, read, write, free: flash_free };
-    Cluster::new(vec![disk, flash], 112_359_551).unwrap()
-}
 
 fn question(model: Model) -> Question {
     Question::new(model, 1 << 22)
 }
 
-/// `count` requests of `size` one after another from `start`.
 fn sequence(op: Op, start: u64, count: u64, size: u64) -> impl Iterator<Item = Request> {
     (0..count).map(move |index| Request { rank: 0, op, offset: start + index * size, size, start: 0, end: 0 })
 }

@@ -11,7 +11,7 @@ use flate2::write::ZlibEncoder;
 use proptest::prelude::*;
 use vpfs_harl::{DarshanError, DarshanReader, Log, LogReader, Op, Request};
 
-use crate::fuzz;
+use crate::{corpus, fuzz, replay};
 
 /// A write and a read in eighths of a second, which a double has exactly.
 const WRITE: Segment = (4096, 8192, 0.125, 0.25);
@@ -41,10 +41,6 @@ fn problem(log: &[u8]) -> String {
     read(log).unwrap_err().to_string()
 }
 
-fn corpus() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/darshan")
-}
-
 /// A file that two processes write and read in each known form.
 fn forms() -> Vec<(&'static str, Builder)> {
     let old = Builder { version: "3.10", is_big_endian: true, ..Builder::default() };
@@ -68,7 +64,7 @@ fn forms() -> Vec<(&'static str, Builder)> {
 /// `darshan-dxt-parser` 3.5.0 and PyDarshan 3.5.0 print these requests of it.
 #[test]
 fn what_darshans_own_tools_read_is_read() {
-    let log = fs::read(corpus().join("two_ranks")).unwrap();
+    let log = fs::read(corpus("darshan").join("two_ranks")).unwrap();
     let expected = [
         request(0, Op::Write, (0, 4096), (1, 2)),
         request(0, Op::Write, (4096, 4096), (2, 4)),
@@ -85,7 +81,7 @@ fn what_darshans_own_tools_read_is_read() {
 #[test]
 fn each_version_byte_order_and_compression_is_read() {
     for (name, builder) in forms() {
-        let (path, log) = (corpus().join(name), builder.build());
+        let (path, log) = (corpus("darshan").join(name), builder.build());
         if env::var_os("UPDATE").is_some() {
             fs::write(&path, &log).unwrap();
         }
@@ -246,7 +242,7 @@ const LONG: &str = {
 
 #[test]
 fn a_log_that_is_cut_off_is_refused_at_every_length() {
-    for entry in fs::read_dir(corpus()).unwrap() {
+    for entry in fs::read_dir(corpus("darshan")).unwrap() {
         let log = fs::read(entry.unwrap().path()).unwrap();
         for length in 0..log.len() {
             // What is cut off by a few bytes may have lost names only.
@@ -271,17 +267,7 @@ fn small_compressed_data_may_become_much() {
 
 #[test]
 fn fuzz_corpus() {
-    let logs: Vec<PathBuf> = fs::read_dir(corpus()).unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert!(logs.len() >= 5);
-    for log in logs {
-        let log = fs::read(log).unwrap();
-        fuzz::darshan(&log);
-        for at in 0..log.len() {
-            let mut log = log.clone();
-            log[at] ^= 0x81;
-            fuzz::darshan(&log);
-        }
-    }
+    replay("darshan", fuzz::darshan, &[0x81]);
 }
 
 proptest! {

@@ -2,38 +2,20 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
 
 use bzip2::write::BzEncoder;
 use flate2::write::GzEncoder;
 use vpfs_harl::{Packing, Unpacked};
 
-use crate::fuzz;
+use crate::{corpus, fuzz, replay};
 
 #[test]
-fn fuzz_corpus_of_lines() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/log");
-    let logs: Vec<_> = fs::read_dir(corpus).unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert!(logs.len() >= 4);
-    for log in logs {
-        let log = fs::read(log).unwrap();
-        fuzz::log(&log);
-        for at in 0..log.len() {
-            fuzz::log(&log[..at]);
-            for change in [1, 0x10, 0x80] {
-                let mut log = log.clone();
-                log[at] ^= change;
-                fuzz::log(&log);
-            }
-        }
-    }
+fn fuzz_corpora() {
+    replay("log", fuzz::log, &[1, 0x10, 0x80]);
+    replay("packed", fuzz::packed, &[1, 0x10, 0x80, 0xff]);
 }
 
 const LOG: &[u8] = b"rank,op,offset,size\n0,r,0,4096\n0,r,4096,4096\n";
-
-fn corpus() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/packed")
-}
 
 fn unpacked(log: &[u8]) -> Result<(Vec<u8>, Vec<Packing>), String> {
     let log = Unpacked::new(log).map_err(|error| error.to_string())?;
@@ -59,7 +41,7 @@ fn bzip2(bytes: &[u8]) -> Vec<u8> {
 fn what_programs_packed_is_unpacked() {
     let kinds = [("gzip", Packing::Gzip), ("bzip2", Packing::Bzip2), ("zstd", Packing::Zstd), ("xz", Packing::Xz)];
     for (name, packing) in kinds {
-        let packed = fs::read(corpus().join(name)).unwrap();
+        let packed = fs::read(corpus("packed").join(name)).unwrap();
         assert_eq!(unpacked(&packed), Ok((LOG.to_vec(), vec![packing])), "{name}");
         assert_eq!(
             unpacked(&[&packed[..], &packed].concat()).unwrap().0,
@@ -101,21 +83,4 @@ fn what_becomes_endless_is_refused() {
     let read = std::io::copy(&mut log.bytes(), &mut std::io::sink());
     let message = read.unwrap_err().to_string();
     assert!(message.contains("as no log does; if it is one, unpack it before"), "{message}");
-}
-
-#[test]
-fn fuzz_corpus_of_compressions() {
-    let files: Vec<PathBuf> = fs::read_dir(corpus()).unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert!(files.len() >= 4);
-    for file in files {
-        let packed = fs::read(file).unwrap();
-        fuzz::packed(&packed);
-        for at in 0..packed.len() {
-            for change in [1, 0x10, 0x80, 0xff] {
-                let mut packed = packed.clone();
-                packed[at] ^= change;
-                fuzz::packed(&packed);
-            }
-        }
-    }
 }

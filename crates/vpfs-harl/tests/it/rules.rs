@@ -1,11 +1,11 @@
 //! Layouts within the rules of a file system.
 
-use std::time::Duration;
-
 use vpfs_harl::{
-    Access, Adapted, Advice, AdviceError, Cluster, Component, Demand, Model, Op, Pricing, Question, Request, Round,
-    Rules, Run, ServerClass, Trace, adapt, advise,
+    Adapted, Advice, AdviceError, Cluster, Component, Demand, Model, Op, Pricing, Question, Request, Round, Rules, Run,
+    ServerClass, Trace, adapt, advise,
 };
+
+use crate::paper;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -20,12 +20,7 @@ const LUSTRE: Rules = Rules {
 };
 
 fn cluster(flash_free: Option<u64>) -> Cluster {
-    let micros = Duration::from_micros;
-    let disk = Access::new(micros(300), micros(1200), 25_000_000).unwrap();
-    let flash = Access::new(micros(50), micros(100), 133_333_333).unwrap();
-    let disk = ServerClass { name: "disk".into(), servers: 6, read: disk, write: disk, free: None };
-    let flash = ServerClass { name: "flash".into(), servers: 2, read: flash, write: flash, free: flash_free };
-    Cluster::new(vec![disk, flash], 112_359_551).unwrap()
+    paper(6, 2, flash_free)
 }
 
 fn question() -> Question {

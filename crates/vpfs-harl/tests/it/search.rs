@@ -5,6 +5,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use vpfs_harl::{Access, Choice, Cluster, Demand, Found, Op, Request, Run, STEP, ServerClass, grid, search};
 
+use crate::paper;
+
 const KIB: u64 = 1024;
 const BUDGET: u64 = 1 << 23;
 
@@ -24,16 +26,6 @@ fn cluster(classes: &[(u32, Speed, Speed)]) -> Cluster {
         free: None,
     };
     Cluster::new(classes.iter().map(class).collect(), 112_000_000).unwrap()
-}
-
-/// The hardware of the search's unit tests, as far as the paper's results determine it.
-fn paper(disks: u32, flash: u32) -> Cluster {
-    let micros = Duration::from_micros;
-    let disk = Access::new(micros(300), micros(1200), 25_000_000).unwrap();
-    let class = |name: &str, servers, read, write| ServerClass { name: name.into(), servers, read, write, free: None };
-    let read = Access::new(micros(50), micros(100), 133_333_333).unwrap();
-    let write = Access::new(micros(80), micros(200), 107_526_882).unwrap();
-    Cluster::new(vec![class("disk", disks, disk, disk), class("flash", flash, read, write)], 112_359_551).unwrap()
 }
 
 fn request(op: Op, offset: u64, size: u64) -> Request {
@@ -155,7 +147,7 @@ fn best_stripes(cluster: &Cluster, op: Op, size: u64, outstanding: u64) -> Vec<u
 /// for 6 disks and 2 flash servers and for 2 and 6 [HARL §IV-B].
 #[test]
 fn the_papers_stripes_come_out_with_its_cost() {
-    let (few, many) = (paper(6, 2), paper(2, 6));
+    let (few, many) = (paper(6, 2, None), paper(2, 6, None));
     assert_eq!(best_stripes(&few, Op::Read, 512 * KIB, 1000), [32, 160]);
     assert_eq!(best_stripes(&few, Op::Write, 512 * KIB, 1000), [36, 148]);
     assert_eq!(best_stripes(&few, Op::Read, 128 * KIB, 1000), [0, 64]);

@@ -197,7 +197,6 @@ impl Seen {
     }
 }
 
-/// The unit of times that the header states.
 fn stated_unit(columns: &[Option<Column>], names: &[Cow<'_, str>]) -> Option<TimeUnit> {
     let is_time = |column: &Option<Column>| matches!(column, Some(Column::Time | Column::End));
     columns.iter().zip(names).filter(|(column, _)| is_time(column)).find_map(|(_, name)| match names::counted(name) {
@@ -206,7 +205,6 @@ fn stated_unit(columns: &[Option<Column>], names: &[Cow<'_, str>]) -> Option<Tim
     })
 }
 
-/// Columns by number; a log need not have a header.
 fn numbered(fields: &[Cow<'_, str>], given: &Columns) -> Result<Vec<Option<Column>>, String> {
     let mut columns = vec![None; fields.len()];
     for (ours, theirs) in &given.names {
@@ -222,7 +220,6 @@ fn numbered(fields: &[Cow<'_, str>], given: &Columns) -> Result<Vec<Option<Colum
     require(columns, fields)
 }
 
-/// Columns by the names of a header.
 fn headed(fields: &[Cow<'_, str>], given: &Columns) -> Result<Vec<Option<Column>>, String> {
     let mut columns = vec![None; fields.len()];
     for (ours, theirs) in &given.names {
@@ -270,7 +267,6 @@ fn listed(fields: &[Cow<'_, str>]) -> String {
     shown.join(", ")
 }
 
-/// The units of a log.
 #[derive(Clone, Copy, Debug)]
 struct Units {
     time: TimeUnit,
@@ -279,7 +275,6 @@ struct Units {
     has_decimal_commas: bool,
 }
 
-/// What a line says.
 #[derive(Debug, Default)]
 struct Row {
     rank: u32,
@@ -308,7 +303,6 @@ impl Row {
         Ok(())
     }
 
-    /// The request; none for a call that moves no bytes.
     fn request(&self) -> Option<Request> {
         let Self { rank, op, offset, size, start, .. } = *self;
         let end = self.end.or_else(|| Some(start.saturating_add(self.duration?))).unwrap_or(start);
@@ -391,11 +385,9 @@ fn place(fields: &[Cow<'_, str>], others: &[Option<usize>]) -> Option<(usize, us
     pairs.max_by_key(|(offset, ..)| *offset).map(|(.., at)| (at, at + 1))
 }
 
-/// What stands between fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Separator {
     Character(char),
-    /// Any number of blanks.
     Blanks,
 }
 
@@ -454,7 +446,6 @@ impl Separator {
         }
     }
 
-    /// All fields.
     fn fields(self, line: &str) -> Vec<Cow<'_, str>> {
         let mut rest = Some(line);
         std::iter::from_fn(|| {

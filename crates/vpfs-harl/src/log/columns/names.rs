@@ -60,17 +60,14 @@ const UNITS: [(&str, Counted); 16] = [
     ("b", Counted::Unsaid),
 ];
 
-/// The column of our name.
 pub(super) fn ours(name: &str) -> Option<Column> {
     NAMES.iter().find(|(own, ..)| *own == name).map(|(_, column, _)| *column)
 }
 
-/// Our name of a column.
 pub(super) fn name_of(column: Column) -> &'static str {
     NAMES.iter().find(|(_, own, _)| *own == column).map_or("", |(name, ..)| name)
 }
 
-/// The column that a name of any tracer means.
 pub(super) fn column(name: &str) -> Option<Column> {
     let known = |plain: &str| {
         let means =
@@ -80,7 +77,6 @@ pub(super) fn column(name: &str) -> Option<Column> {
     known(&plain(name)).or_else(|| known(&parted(name)?.0))
 }
 
-/// What a column counts in.
 pub(super) fn counted(name: &str) -> Counted {
     let name_of_sectors =
         ["lba", "sector", "startsector", "block", "blkno", "sectors", "nsectors", "blocks", "nblocks"];
@@ -134,36 +130,27 @@ impl FromStr for TimeUnit {
 }
 
 impl TimeUnit {
-    /// As it is given as an option.
-    pub(super) fn option(self) -> &'static str {
+    /// As it is given as an option; what a number that is no time in seconds looks like; nanoseconds.
+    fn facts(self) -> (&'static str, &'static str, i128) {
         match self {
-            Seconds => "s",
-            Milliseconds => "ms",
-            Microseconds => "us",
-            Nanoseconds => "ns",
-            Filetime => "filetime",
+            Seconds => ("s", "seconds", 1_000_000_000),
+            Milliseconds => ("ms", "milliseconds since 1970", 1_000_000),
+            Microseconds => ("us", "microseconds since 1970", 1000),
+            Nanoseconds => ("ns", "nanoseconds since 1970", 1),
+            Filetime => ("filetime", "Windows's file time, in 100 ns since 1601", 100),
         }
     }
 
-    /// What a number that is no time in seconds looks like.
+    pub(super) fn option(self) -> &'static str {
+        self.facts().0
+    }
+
     fn in_words(self) -> &'static str {
-        match self {
-            Seconds => "seconds",
-            Milliseconds => "milliseconds since 1970",
-            Microseconds => "microseconds since 1970",
-            Nanoseconds => "nanoseconds since 1970",
-            Filetime => "Windows's file time, in 100 ns since 1601",
-        }
+        self.facts().1
     }
 
     fn nanoseconds(self) -> i128 {
-        match self {
-            Seconds => 1_000_000_000,
-            Milliseconds => 1_000_000,
-            Microseconds => 1000,
-            Nanoseconds => 1,
-            Filetime => 100,
-        }
+        self.facts().2
     }
 
     /// The unit in which a number is a time from 2001 to 2286, if it is none in seconds; a FILETIME from 1970 to 2286.
@@ -185,7 +172,6 @@ impl TimeUnit {
         time.ok_or_else(|| self.is_no_time(what, text))
     }
 
-    /// A duration in nanoseconds.
     pub(super) fn duration(self, what: &str, text: &str) -> Result<u64, String> {
         let time = self.exact(text).and_then(|time| u64::try_from(time).ok()).filter(|time| *time <= TIME_MAX);
         time.ok_or_else(|| format!("{what} {} is not a number of {} from 0", shown(text), self.plain()))
