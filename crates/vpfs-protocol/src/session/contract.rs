@@ -212,6 +212,13 @@ pub struct Submission {
     pub user: Option<Arc<User>>,
 }
 
+impl Submission {
+    /// A request of which nothing else is known.
+    pub fn new(kind: OpKind, cost: vpfs_core::Bytes, objects: Objects) -> Self {
+        Self { kind, cost, objects, position: None, elsewhere: None, piece: None, may_be_left: false, user: None }
+    }
+}
+
 /// A session's name for one operation, which no later one has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpId {
@@ -339,25 +346,22 @@ pub enum Action {
     Close(CloseReason),
 }
 
-/// Bounds of one session. [`SessionLimits::default`] suits stock clients, which keep at most a few dozen requests in
-/// flight.
+/// Bounds of one session; the defaults suit stock clients, which keep at most a few dozen requests in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionLimits {
     /// Operations of one connection that are queued or in progress, at least 1. At the limit the client is not read,
     /// unless it is in the middle of a message or a dispatched write still waits for its data.
     pub ops: usize,
-    /// Bytes of the requests of one connection, as
-    /// [`Session::held_requests`](crate::session::Session::held_requests) counts them; at the limit the client is not
-    /// read, with the same exceptions.
+    /// Bytes of the requests of one connection, as [`Session::held_requests`] counts them; at the limit the client is
+    /// not read, with the same exceptions.
     pub request_bytes: usize,
     /// Bytes queued towards one side, at least 1; at the limit the other side is not read.
     pub outbound_bytes: usize,
     /// A reply or acknowledgement that takes longer frees the operation's slots. Longer than the clients' own timeout
     /// (300 s), after which they repeat the request.
     pub reply_timeout: Duration,
-    /// A request that was held for so long is not sent until its client repeats it, see
-    /// [`Action::Overdue`](crate::session::Action::Overdue). Shorter than the clients' own timeout (300 s) by more than
-    /// a server takes to answer, and longer than half of it.
+    /// A request that was held for so long is not sent until its client repeats it, see [`Action::Overdue`]. Shorter
+    /// than the clients' own timeout (300 s) by more than a server takes to answer, and longer than half of it.
     pub max_hold: Duration,
     /// A started transfer without progress for this long frees the operation's slots: a server that fails in the middle
     /// of a flow sends nothing at all.
@@ -374,19 +378,16 @@ pub struct SessionLimits {
 
 impl SessionLimits {
     /// After this time without progress by the client, the slots of what waits for it are freed, unless
-    /// [`Session::set_patience`](crate::session::Session::set_patience) says otherwise.
+    /// [`Session::set_patience`] says otherwise.
     pub const PATIENCE: Duration = Duration::from_secs(1);
 
-    /// The number of operations at which a client is disconnected. Only an endless series of requests reaches it,
-    /// either in front of the data of a dispatched write or between unsolicited messages.
-    ///
-    /// The requests of a single read are permitted: 256 KiB hold 3000 of the shortest requests.
+    /// The number of operations at which a client is disconnected. Only an endless series of requests reaches it: a
+    /// single read of 256 KiB holds 3000 of the shortest requests.
     pub(crate) fn most_ops(&self) -> usize {
         self.ops.saturating_mul(8).max(self.ops.saturating_add(4096))
     }
 
-    /// The corresponding bound for [`SessionLimits::request_bytes`]: twice that, and at least 1 MiB more, the size of a
-    /// few reads, or of two of the `longest` requests.
+    /// The corresponding bound for [`SessionLimits::request_bytes`]; at least two of the `longest` requests more.
     pub(crate) fn most_request_bytes(&self, longest: usize) -> usize {
         let more = (2 * longest).max(1 << 20);
         self.request_bytes.saturating_mul(2).max(self.request_bytes.saturating_add(more))

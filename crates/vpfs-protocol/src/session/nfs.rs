@@ -37,10 +37,8 @@ impl Interposer for Nfs {
     }
 }
 
-/// The messages of one connection.
 #[derive(Debug, Default)]
 struct Messages {
-    /// The user of the latest call.
     user: Option<Arc<User>>,
 }
 
@@ -63,11 +61,49 @@ impl Protocol for Messages {
     const IS_REPEATED: bool = false;
 
     fn client_message(&mut self, core: &mut Core<Self>, now: Time, buf: &mut BytesMut) -> Result<bool, CloseReason> {
-        self.on_client_message(core, now, buf)
+        let Some(record) = record(buf, Side::Client, PEEK_CALL)? else { return Ok(false) };
+        let here = record.len.min(buf.len());
+        let unread = record.len - here;
+        if unread > 0 && !(unread <= USUAL && is_write(&record, buf) && core.arrives(unread)) {
+            if core.next(Side::Client) == Next::Unknown {
+                make_room(buf, unread);
+            }
+            return Ok(false);
+        }
+        match self.look_at(core, &record, &buf[..here])? {
+            Found::Call(tag, Plan { class, carried, order, numbered, .. }, detail) => {
+                let message = kept(buf.split_to(here));
+                let (detail_bytes, expected) = (0, 0);
+                core.arrive(
+                    now,
+                    Arriving { tag, message, unread, class, detail, detail_bytes, carried, expected, order, numbered },
+                );
+            }
+            // To be forgotten, it must be read.
+            Found::Settled if unread > 0 => return Ok(false),
+            Found::Settled => drop(buf.split_to(here)),
+            Found::Reply => core.pass_client(now, buf, [here, 0], Meaning::Stray),
+        }
+        Ok(true)
     }
 
     fn server_message(&mut self, core: &mut Core<Self>, now: Time, buf: &mut BytesMut) -> Result<bool, CloseReason> {
-        on_server_message(core, now, buf)
+        let Some(found) = record(buf, Side::Server, PEEK_REPLY)? else { return Ok(false) };
+        let Some(id) = answered(core, &found, buf)? else {
+            // A call of the server, or the answer to an abandoned operation, which the client ignores.
+            pass(core, &found, buf, Meaning::Stray);
+            return Ok(true);
+        };
+        if core.op(id).detail.answer.is_listing() && record(buf, Side::Server, PEEK_LISTING)?.is_none() {
+            return Ok(false);
+        }
+        core.progressed(now, id);
+        let start = found.message(buf);
+        let Ok(Message::Reply(reply)) = Message::parse(&start) else { unreachable!("it was parsed above") };
+        let status = learn(core, id, &reply, &found, found.message_len() / start.len());
+        drop(start);
+        pass(core, &found, buf, Meaning::Last { op: id, status });
+        Ok(true)
     }
 
     fn stored_instead(detail: &Detail) -> Option<(usize, &'static [u8])> {
@@ -138,45 +174,15 @@ fn malformed(side: Side, error: &DecodeError) -> CloseReason {
 /// data.
 const PEEK_CALL: usize = 1024;
 
-/// What a record of the client is.
 #[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
 enum Found {
-    /// To be scheduled or sent.
     Call(Tag, Plan, Detail),
     /// A call that is dealt with: it is in progress already, or left to the session that continues this one.
     Settled,
-    /// A reply to a call of the server.
     Reply,
 }
 
 impl Messages {
-    fn on_client_message(&mut self, core: &mut Core<Self>, now: Time, buf: &mut BytesMut) -> Result<bool, CloseReason> {
-        let Some(record) = record(buf, Side::Client, PEEK_CALL)? else { return Ok(false) };
-        let here = record.len.min(buf.len());
-        let unread = record.len - here;
-        if unread > 0 && !(unread <= USUAL && is_write(&record, buf) && core.arrives(unread)) {
-            if core.next(Side::Client) == Next::Unknown {
-                make_room(buf, unread);
-            }
-            return Ok(false);
-        }
-        match self.look_at(core, &record, &buf[..here])? {
-            Found::Call(tag, Plan { class, carried, order, numbered, .. }, detail) => {
-                let message = kept(buf.split_to(here));
-                let (detail_bytes, expected) = (0, 0);
-                core.arrive(
-                    now,
-                    Arriving { tag, message, unread, class, detail, detail_bytes, carried, expected, order, numbered },
-                );
-            }
-            // To be forgotten, it must be read.
-            Found::Settled if unread > 0 => return Ok(false),
-            Found::Settled => drop(buf.split_to(here)),
-            Found::Reply => core.pass_client(now, buf, [here, 0], Meaning::Stray),
-        }
-        Ok(true)
-    }
-
     fn look_at(&mut self, core: &mut Core<Self>, record: &Record, bytes: &[u8]) -> Result<Found, CloseReason> {
         let start = record.message(bytes);
         let call = match Message::parse(&start).map_err(|error| malformed(Side::Client, &error))? {
@@ -208,7 +214,6 @@ impl Messages {
         Ok(Found::Call(tag, plan, detail))
     }
 
-    /// The user of a call, shared with the call before it if that is the same.
     fn user_of(&mut self, credential: &Credential<'_>) -> Option<Arc<User>> {
         let Credential::Sys(sys) = credential else { return None };
         let is_same = |user: &Arc<User>| {
@@ -243,9 +248,8 @@ fn content(call: &Call<'_>, record: &Record, plan: &Plan) -> Content {
     Content { program: call.program, procedure: call.procedure, len: record.len, position }
 }
 
-/// A tag for a call with this transaction number; `None` if that call is in progress already: it is answered once.
-///
-/// With another number in its security context it is another call: a client does not accept the answer to the first.
+/// A tag for a call; `None` if that call is in progress already: it is answered once. With another number in its
+/// security context it is another call.
 fn unused_tag(
     core: &Core<Messages>,
     xid: u32,
@@ -270,29 +274,8 @@ const PEEK_REPLY: usize = 640;
 /// Bytes of a listing in which entries are counted; the rest of a longer one is taken to be like these.
 const PEEK_LISTING: usize = 64 << 10;
 
-/// The status of calls that were not executed.
 const NOT_EXECUTED: i32 = -1;
 
-fn on_server_message(core: &mut Core<Messages>, now: Time, buf: &mut BytesMut) -> Result<bool, CloseReason> {
-    let Some(found) = record(buf, Side::Server, PEEK_REPLY)? else { return Ok(false) };
-    let Some(id) = answered(core, &found, buf)? else {
-        // A call of the server, or the answer to an abandoned operation, which the client ignores.
-        pass(core, &found, buf, Meaning::Stray);
-        return Ok(true);
-    };
-    if core.op(id).detail.answer.is_listing() && record(buf, Side::Server, PEEK_LISTING)?.is_none() {
-        return Ok(false);
-    }
-    core.progressed(now, id);
-    let start = found.message(buf);
-    let Ok(Message::Reply(reply)) = Message::parse(&start) else { unreachable!("it was parsed above") };
-    let status = learn(core, id, &reply, &found, found.message_len() / start.len());
-    drop(start);
-    pass(core, &found, buf, Meaning::Last { op: id, status });
-    Ok(true)
-}
-
-/// The operation that is answered by the record at the start of `bytes`.
 fn answered(core: &Core<Messages>, record: &Record, bytes: &[u8]) -> Result<Option<OpId>, CloseReason> {
     let start = record.message(bytes);
     let Message::Reply(Reply { xid, .. }) = Message::parse(&start).map_err(|error| malformed(Side::Server, &error))?
@@ -338,7 +321,6 @@ fn learn(core: &mut Core<Messages>, id: OpId, reply: &Reply<'_>, record: &Record
     -i32::try_from(status).unwrap_or(i32::MAX)
 }
 
-/// A READ or WRITE of NFSv3 succeeded.
 fn learn_moved(core: &mut Core<Messages>, id: OpId, answer: Answer, results: &[u8]) {
     let is_write = answer == Answer::Write;
     if let Ok(moved) = moved(is_write, results) {
@@ -351,19 +333,15 @@ fn learn_moved(core: &mut Core<Messages>, id: OpId, answer: Answer, results: &[u
     }
 }
 
-/// What is remembered of a call.
 #[derive(Debug)]
 struct Detail {
-    /// What its reply reveals.
     answer: Answer,
-    /// How its results are protected.
     protection: Protection,
     content: Content,
     /// Where its record says that a WRITE may be stored later; `None` also where that can't be changed.
     unstable_at: Option<u16>,
 }
 
-/// What a reply reveals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     /// A status.
@@ -387,7 +365,6 @@ enum Answer {
 }
 
 impl Answer {
-    /// Whether the whole reply is of interest.
     fn is_listing(self) -> bool {
         matches!(self, Self::List { .. } | Self::CompoundList)
     }
@@ -408,7 +385,6 @@ const _: () = assert!(size_of::<Op<Messages>>() <= OP_BYTES / 2, "half of it is 
 
 // Classifies calls for the scheduler: data, metadata, or never delayed.
 
-/// What a call is to the scheduler.
 #[derive(Debug)]
 struct Plan {
     class: Class,
@@ -419,6 +395,14 @@ struct Plan {
     numbered: Option<Numbered>,
     /// Where the arguments say that a WRITE may be stored later.
     unstable_at: Option<usize>,
+}
+
+impl Plan {
+    fn new(user: Option<&Arc<User>>, mut submission: Submission) -> Self {
+        submission.user = user.cloned();
+        let class = Class::Scheduled(submission);
+        Self { class, answer: Answer::Plain, carried: 0, order: None, numbered: None, unstable_at: None }
+    }
 }
 
 /// Bytes of a listing's reply for each entry, at least, and with attributes and handles.
@@ -456,7 +440,6 @@ fn plan(call: &Call<'_>, len: usize, unread: usize, user: Option<&Arc<User>>) ->
     Plan { numbered, ..plan }
 }
 
-/// The place of a call in its security context.
 fn numbered(credential: &Credential<'_>) -> Option<Numbered> {
     match credential {
         Credential::Gss(GssCredential { is_data: true, context, number, .. }) => {
@@ -472,7 +455,6 @@ fn opaque_objects(len: usize) -> u32 {
     u32::try_from(objects).unwrap_or(u32::MAX)
 }
 
-/// `None` if it may have operations that are not known.
 fn v4(compound: &Compound<'_>, len: usize, unread: usize, user: Option<&Arc<User>>) -> Option<Plan> {
     let &Compound { read, reads, listing, objects, file, unstable_at, .. } = compound;
     let written = compound.written.min(len as u64);
@@ -528,47 +510,14 @@ fn data(kind: OpKind, file: &[u8], start: u64, bytes: u64, user: Option<&Arc<Use
         OpKind::Read => (Answer::Read, 0),
         _ => (Answer::Write, bytes),
     };
-    let submission = Submission {
-        kind,
-        cost: data_cost(bytes),
-        objects: Objects::ONE,
-        // The server refuses a place beyond.
-        position: i64::try_from(start).is_ok().then_some(FilePosition { file, start }),
-        elsewhere: None,
-        piece: None,
-        may_be_left: false,
-        user: user.cloned(),
-    };
-    Plan {
-        class: Class::Scheduled(submission),
-        answer,
-        carried,
-        order: Some(order(user, file, true)),
-        numbered: None,
-        unstable_at: None,
-    }
+    // The server refuses a place beyond.
+    let position = i64::try_from(start).is_ok().then_some(FilePosition { file, start });
+    let submission = Submission { position, ..Submission::new(kind, data_cost(bytes), Objects::ONE) };
+    Plan { answer, carried, order: Some(order(user, file, true)), ..Plan::new(user, submission) }
 }
 
-/// A call that moves no data.
 fn metadata(user: Option<&Arc<User>>, objects: u32) -> Plan {
-    let submission = Submission {
-        kind: OpKind::Metadata,
-        cost: Bytes::ZERO,
-        objects: Objects::new(objects.into()),
-        position: None,
-        elsewhere: None,
-        piece: None,
-        may_be_left: false,
-        user: user.cloned(),
-    };
-    Plan {
-        class: Class::Scheduled(submission),
-        answer: Answer::Plain,
-        carried: 0,
-        order: None,
-        numbered: None,
-        unstable_at: None,
-    }
+    Plan::new(user, Submission::new(OpKind::Metadata, Bytes::ZERO, Objects::new(objects.into())))
 }
 
 /// Handles are longer than keys.

@@ -49,13 +49,11 @@ impl Interposer for OrangeFs {
     }
 }
 
-/// The messages of one connection.
 #[derive(Debug)]
 struct Messages {
     addresses: Arc<AddressMap>,
     /// The user that the connection stated last.
     user: Option<Arc<User>>,
-    /// A claim to be a server was reported.
     claimed: bool,
 }
 
@@ -71,26 +69,6 @@ impl Protocol for Messages {
     const IS_REPEATED: bool = true;
 
     fn client_message(&mut self, core: &mut Core<Self>, now: Time, buf: &mut BytesMut) -> Result<bool, CloseReason> {
-        self.on_client_message(core, now, buf)
-    }
-
-    fn server_message(&mut self, core: &mut Core<Self>, now: Time, buf: &mut BytesMut) -> Result<bool, CloseReason> {
-        self.on_server_message(core, now, buf)
-    }
-
-    fn content(request: &[u8]) -> &[u8] {
-        &request[Header::LEN..]
-    }
-
-    fn stated_user(&mut self) -> Option<Arc<User>> {
-        self.user.take()
-    }
-}
-
-// Messages from the client: requests are classified and queued, data of dispatched writes passes.
-
-impl Messages {
-    fn on_client_message(&mut self, core: &mut Core<Self>, now: Time, buf: &mut BytesMut) -> Result<bool, CloseReason> {
         let Some(header) = decode_header(buf, Side::Client)? else { return Ok(false) };
         let size = payload_len(&header);
         if header.mode == Mode::Unexpected {
@@ -119,6 +97,48 @@ impl Messages {
         Ok(true)
     }
 
+    fn server_message(&mut self, core: &mut Core<Self>, now: Time, buf: &mut BytesMut) -> Result<bool, CloseReason> {
+        let Some(header) = decode_header(buf, Side::Server)? else { return Ok(false) };
+        if header.mode == Mode::Unexpected {
+            return Err(violation(Side::Server, "a request"));
+        }
+        let size = payload_len(&header);
+        let Some(id) = core.find(header.tag) else {
+            // The answer to an abandoned operation: the client ignores it.
+            core.pass_server(buf, [Header::LEN, size], Meaning::Stray);
+            return Ok(true);
+        };
+        let peek = peek_len(core.op(id), size)?;
+        if buf.len() < Header::LEN + peek {
+            return Ok(false);
+        }
+        let op = core.op(id);
+        let meaning = match op.state {
+            State::Queued(_) | State::Dispatched(_) | State::Overdue(_) => {
+                return Err(violation(Side::Server, "a reply to a request that was not sent"));
+            }
+            State::Reading { .. } => Meaning::Data(id),
+            State::Sent if matches!(op.detail, Detail::Config) => {
+                self.config(core, id, header, buf)?;
+                return Ok(true);
+            }
+            State::Sent => first_reply(core, now, id, parse(&buf[Header::LEN..Header::LEN + peek])?)?,
+            State::Writing => written(id, parse(&buf[Header::LEN..Header::LEN + peek])?)?,
+        };
+        core.pass_server(buf, [Header::LEN, size], meaning);
+        Ok(true)
+    }
+
+    fn content(request: &[u8]) -> &[u8] {
+        &request[Header::LEN..]
+    }
+
+    fn stated_user(&mut self) -> Option<Arc<User>> {
+        self.user.take()
+    }
+}
+
+impl Messages {
     fn request(&mut self, core: &mut Core<Self>, now: Time, header: Header, message: Bytes) -> Result<(), CloseReason> {
         if core.find(header.tag).is_some() {
             return Err(violation(Side::Client, "a request with the tag of one in progress"));
@@ -155,14 +175,19 @@ impl Messages {
                 (message, Class::Scheduled(Submission { user: self.user.clone(), ..submission }))
             }
         };
-        let (tag, detail_bytes) = (header.tag, detail.memory());
-        let (carried, expected) = (detail.carried(), detail.expected());
-        let (order, numbered) = (None, None);
-        let unread = 0;
-        core.arrive(
-            now,
-            Arriving { tag, message, unread, class, detail, detail_bytes, carried, expected, order, numbered },
-        );
+        let arriving = Arriving {
+            tag: header.tag,
+            message,
+            unread: 0,
+            class,
+            detail_bytes: detail.memory(),
+            carried: detail.carried(),
+            expected: detail.expected(),
+            detail,
+            order: None,
+            numbered: None,
+        };
+        core.arrive(now, arriving);
         Ok(())
     }
 
@@ -217,38 +242,6 @@ const MAX_SMALL_REPLY: usize = 16 << 10;
 const MAX_CONFIG_REPLY: usize = 128 << 10;
 
 impl Messages {
-    fn on_server_message(&mut self, core: &mut Core<Self>, now: Time, buf: &mut BytesMut) -> Result<bool, CloseReason> {
-        let Some(header) = decode_header(buf, Side::Server)? else { return Ok(false) };
-        if header.mode == Mode::Unexpected {
-            return Err(violation(Side::Server, "a request"));
-        }
-        let size = payload_len(&header);
-        let Some(id) = core.find(header.tag) else {
-            // The answer to an abandoned operation: the client ignores it.
-            core.pass_server(buf, [Header::LEN, size], Meaning::Stray);
-            return Ok(true);
-        };
-        let peek = peek_len(core.op(id), size)?;
-        if buf.len() < Header::LEN + peek {
-            return Ok(false);
-        }
-        let op = core.op(id);
-        let meaning = match op.state {
-            State::Queued(_) | State::Dispatched(_) | State::Overdue(_) => {
-                return Err(violation(Side::Server, "a reply to a request that was not sent"));
-            }
-            State::Reading { .. } => Meaning::Data(id),
-            State::Sent if matches!(op.detail, Detail::Config) => {
-                self.config(core, id, header, buf)?;
-                return Ok(true);
-            }
-            State::Sent => first_reply(core, now, id, parse(&buf[Header::LEN..Header::LEN + peek])?)?,
-            State::Writing => written(id, parse(&buf[Header::LEN..Header::LEN + peek])?)?,
-        };
-        core.pass_server(buf, [Header::LEN, size], meaning);
-        Ok(true)
-    }
-
     /// Passes on a configuration with every server's address replaced by its proxy's.
     fn config(
         &mut self,
@@ -280,7 +273,6 @@ impl Messages {
     }
 }
 
-/// How much of a message must have arrived before it can be classified.
 fn peek_len(op: &Op<Messages>, size: usize) -> Result<usize, CloseReason> {
     match (&op.state, &op.detail) {
         (State::Sent, Detail::Config) if size > MAX_CONFIG_REPLY => {
@@ -296,7 +288,6 @@ fn peek_len(op: &Op<Messages>, size: usize) -> Result<usize, CloseReason> {
     }
 }
 
-/// The meaning of the first message of an operation; an error ends any operation.
 fn first_reply(core: &mut Core<Messages>, now: Time, id: OpId, reply: ReplyHead) -> Result<Meaning, CloseReason> {
     let last = Meaning::Last { op: id, status: reply.status.0 };
     core.progressed(now, id);
@@ -337,7 +328,6 @@ fn first_reply(core: &mut Core<Messages>, now: Time, id: OpId, reply: ReplyHead)
     }
 }
 
-/// The meaning of the second reply of a write.
 fn written(op: OpId, reply: ReplyHead) -> Result<Meaning, CloseReason> {
     match reply.numbers {
         ReplyNumbers::WriteCompletion { .. } => {}
@@ -355,23 +345,30 @@ fn parse(payload: &[u8]) -> Result<ReplyHead, CloseReason> {
     ReplyHead::parse(payload).map_err(|error| malformed(Side::Server, &error))
 }
 
-/// The form of the reply.
 #[derive(Debug)]
 enum Detail {
     /// One reply ends it.
     Plain,
     /// One reply ends it and states how many entries it lists.
     Listing,
-    /// One reply ends it and is rewritten.
     Config,
     /// One reply ends it and states how much was read.
-    SmallRead { handle: Handle },
+    SmallRead {
+        handle: Handle,
+    },
     /// One reply ends it; the request carries `bytes` of data.
-    SmallWrite { bytes: u64 },
+    SmallWrite {
+        bytes: u64,
+    },
     /// An acknowledgement, then data from the server.
-    Read { handle: Handle, transfer: Box<Transfer> },
+    Read {
+        handle: Handle,
+        transfer: Box<Transfer>,
+    },
     /// An acknowledgement, `expected` bytes of data from the client, then a second reply.
-    Write { expected: u64 },
+    Write {
+        expected: u64,
+    },
     /// Like a read, but counting the bytes after the acknowledgement takes too long: treated as complete there.
     UncountedRead,
 }
@@ -379,7 +376,6 @@ enum Detail {
 const _: () = assert!(size_of::<Op<Messages>>() <= OP_BYTES / 2, "half of it is for the other tables");
 
 impl Detail {
-    /// Bytes of memory that it takes up besides itself.
     fn memory(&self) -> usize {
         match self {
             Self::Read { transfer, .. } => transfer.memory(),
@@ -387,12 +383,10 @@ impl Detail {
         }
     }
 
-    /// Data bytes in the request itself.
     fn carried(&self) -> u64 {
         if let Self::SmallWrite { bytes } = self { *bytes } else { 0 }
     }
 
-    /// Data bytes that the client sends after the acknowledgement.
     fn expected(&self) -> u64 {
         if let Self::Write { expected } = self { *expected } else { 0 }
     }
@@ -452,19 +446,8 @@ fn plan(request: &RequestView<'_>, is_from_server: bool, steps: &mut u32) -> Res
     Ok((if is_from_server { Class::Exempt } else { Class::Scheduled(submission) }, reply))
 }
 
-/// A request that moves no data.
 fn metadata(request: &RequestView<'_>) -> Result<Submission, DecodeError> {
-    let objects = Objects::new(request.objects()?.into());
-    Ok(Submission {
-        kind: OpKind::Metadata,
-        cost: vpfs_core::Bytes::ZERO,
-        objects,
-        position: None,
-        elsewhere: None,
-        piece: None,
-        may_be_left: false,
-        user: None,
-    })
+    Ok(Submission::new(OpKind::Metadata, vpfs_core::Bytes::ZERO, Objects::new(request.objects()?.into())))
 }
 
 fn plan_io(io: &IoView<'_>, steps: &mut u32) -> Result<(Submission, Detail), DecodeError> {
@@ -510,8 +493,7 @@ fn data(io: &IoView<'_>, bytes: u64, start: Option<u64>, elsewhere: Option<vpfs_
     };
     let position = start.map(|start| FilePosition { file: file_key(io.handle), start });
     let piece = (kind == OpKind::Write).then_some(FLOW_BUFFER);
-    let (cost, objects) = (data_cost(bytes), Objects::ONE);
-    Submission { kind, cost, objects, position, elsewhere, piece, may_be_left: false, user: None }
+    Submission { position, elsewhere, piece, ..Submission::new(kind, data_cost(bytes), Objects::ONE) }
 }
 
 /// `None` if computing the answer would take more steps than allowed for one request.
@@ -525,9 +507,6 @@ fn told<T>(result: Result<T, TransferError>) -> Result<Option<T>, DecodeError> {
     }
 }
 
-// Messages as BMI frames them.
-
-/// The header at the start of `buf`, `None` while it is incomplete.
 fn decode_header(buf: &BytesMut, side: Side) -> Result<Option<Header>, CloseReason> {
     match Header::decode(buf) {
         Ok(header) => Ok(Some(header)),
@@ -536,13 +515,11 @@ fn decode_header(buf: &BytesMut, side: Side) -> Result<Option<Header>, CloseReas
     }
 }
 
-/// The size of the payload after a header.
 fn payload_len(header: &Header) -> usize {
     // At most 16 MiB, as checked by decoding.
     usize::try_from(header.size).unwrap_or(usize::MAX)
 }
 
-/// A whole message.
 fn message(header: &Header, payload: &[u8]) -> Bytes {
     let mut bytes = BytesMut::with_capacity(Header::LEN + payload.len());
     bytes.extend_from_slice(&header.encode());

@@ -4,7 +4,6 @@ use bytes::{Bytes, BytesMut};
 
 use crate::session::{Next, OpId};
 
-/// What is being read from one side.
 #[derive(Debug)]
 pub(super) enum Inbound {
     /// The start of a message is next.
@@ -22,10 +21,12 @@ pub(crate) enum Meaning {
     Stray,
     /// An acknowledgement; the operation continues.
     Ack,
-    /// Bulk data.
     Data(OpId),
     /// The operation ends with the last byte of this message.
-    Last { op: OpId, status: i32 },
+    Last {
+        op: OpId,
+        status: i32,
+    },
 }
 
 /// Bytes that are at least so many are held as a part of the buffer that they were read into, all of which stays in
@@ -38,17 +39,14 @@ pub(crate) fn kept(bytes: BytesMut) -> Bytes {
 }
 
 impl Inbound {
-    /// Whether a message is passing.
     pub(super) fn is_passing(&self) -> bool {
         matches!(self, Self::Body { .. })
     }
 
-    /// Whether the rest of a request that has arrived is next.
     pub(super) fn is_rest(&self) -> bool {
         matches!(self, Self::Rest { .. })
     }
 
-    /// Whether the next bytes are not the start of a message.
     pub(super) fn is_within_message(&self) -> bool {
         !matches!(self, Self::Header)
     }

@@ -26,7 +26,7 @@ pub(crate) use order::{Numbered, Order};
 pub(crate) use session::ProtocolSession;
 
 use inbound::Inbound;
-use op::Table;
+use op::{KEPT_OPS, Table};
 use order::{Lines, Windows};
 use stall::Stall;
 
@@ -77,7 +77,6 @@ pub(crate) struct Core<P: Protocol> {
     from_server: Inbound,
     /// The bytes that the request at the start of the client's buffer lacks, if they need not be read.
     arriving: usize,
-    /// They are there.
     is_there: bool,
     /// Answers given here that wait for the end of the server's message.
     answers: BytesMut,
@@ -101,7 +100,6 @@ pub(crate) struct Core<P: Protocol> {
     client_done: bool,
     abandoned: bool,
     draining: bool,
-    /// Another session is to continue this one.
     suspending: bool,
     /// Requests for that one; `None` if there is none, or not yet.
     unsent: Option<BytesMut>,
@@ -146,43 +144,28 @@ impl<P: Protocol> Core<P> {
         }
     }
 
-    /// The operation that messages with this tag belong to.
     pub(crate) fn find(&self, tag: P::Tag) -> Option<OpId> {
         self.table.find(tag)
     }
 
-    /// An operation in progress.
     pub(crate) fn op(&self, id: OpId) -> &Op<P> {
         self.table.get(id)
     }
 
-    /// The same, to change it.
     pub(crate) fn op_mut(&mut self, id: OpId) -> &mut Op<P> {
         self.table.get_mut(id)
     }
 
-    /// Whether data of a write must not pass yet, because its next piece is not due.
     pub(crate) fn pauses(&mut self, now: Time, id: OpId) -> bool {
         self.paused_until = self.op(id).next_piece().filter(|due| *due > now);
         self.paused_until.is_some()
     }
 
-    /// The next action; frees the queue of actions if it is empty and once held many.
-    fn poll_action(&mut self) -> Option<Action> {
-        let action = self.actions.pop_front();
-        if action.is_none() && self.actions.capacity() > op::KEPT_OPS {
-            self.actions = VecDeque::new();
-        }
-        action
-    }
-
-    /// Accepts no further requests.
     fn drain(&mut self) {
         self.draining = true;
         self.cancel_overdue();
     }
 
-    /// Whether the client's bytes are looked at.
     fn takes_client(&self) -> bool {
         !self.closed && !self.abandoned && self.paused_until.is_none()
     }
@@ -225,7 +208,7 @@ impl<P: Protocol> Core<P> {
 
     fn remove(&mut self, id: OpId) -> Op<P> {
         let op = self.table.remove(id);
-        if self.table.is_empty() && self.dispatched.capacity() > op::KEPT_OPS {
+        if self.table.is_empty() && self.dispatched.capacity() > KEPT_OPS {
             self.dispatched = VecDeque::new();
         }
         op
@@ -246,7 +229,6 @@ impl<P: Protocol> Core<P> {
         }
     }
 
-    /// A dispatched operation ended.
     pub(crate) fn complete(&mut self, id: OpId, outcome: Outcome) {
         let op = self.remove(id);
         assert!(!op.is_held(), "only a dispatched operation is complete");
@@ -285,14 +267,12 @@ impl<P: Protocol> Core<P> {
         self.closed = true;
     }
 
-    /// The client broke the protocol.
     fn refuse_client(&mut self, reason: CloseReason) {
         self.abandon();
         self.to_client.clear();
         self.actions.push_back(Action::Close(reason));
     }
 
-    /// The server broke the protocol.
     fn refuse_server(&mut self, reason: CloseReason) {
         self.end();
         self.to_client.clear();
@@ -333,12 +313,10 @@ impl<P: Protocol> Core<P> {
         self.is_there
     }
 
-    /// Whether an operation that was sent at once is in progress.
     pub(crate) fn has_exempt(&self) -> bool {
         self.table.unscheduled > 0
     }
 
-    /// Sends a request at once or has it scheduled.
     pub(crate) fn arrive(&mut self, now: Time, arriving: Arriving<P>) {
         let Arriving { tag, message, unread, class, detail, detail_bytes, carried, expected, order, numbered } =
             arriving;
@@ -448,14 +426,12 @@ impl<P: Protocol> Core<P> {
         self.arm_watch(now);
     }
 
-    /// Reports to the scheduler how many objects a metadata operation really works on.
     pub(crate) fn correct_objects(&mut self, id: OpId, objects: Objects) {
         if self.op(id).is_charged() {
             self.actions.push_back(Action::CorrectObjects(id, objects));
         }
     }
 
-    /// Reports to the scheduler how much a data operation really moves.
     fn correct(&mut self, id: OpId, bytes: u64) {
         let cost = data_cost(bytes);
         let op = self.op_mut(id);
@@ -465,12 +441,10 @@ impl<P: Protocol> Core<P> {
         }
     }
 
-    /// Whether a request has to wait for others of its sequence. O(log n).
     pub(crate) fn is_ahead(&self, numbered: Numbered) -> bool {
         self.windows.holds_back(numbered)
     }
 
-    /// Has a request scheduled, at once or when it may.
     fn enqueue(&mut self, id: OpId, submission: Submission) {
         let Op { numbered, order, .. } = *self.op(id);
         let submission = self.windows.admit(id, numbered, submission);
@@ -478,7 +452,6 @@ impl<P: Protocol> Core<P> {
         self.actions.extend(submission.map(|submission| Action::Enqueue(id, submission)));
     }
 
-    /// What waited for a request that has ended is scheduled.
     fn enqueue_next(&mut self, numbered: Option<Numbered>) {
         let Some(Numbered { sequence, .. }) = numbered else { return };
         while let Some((id, submission)) = self.windows.next(sequence) {
@@ -501,24 +474,21 @@ impl<P: Protocol> Core<P> {
         self.from_client = Inbound::Body { remaining: body, meaning };
     }
 
-    /// The same for a message of the server.
     pub(crate) fn pass_server(&mut self, buf: &mut BytesMut, [head, body]: [usize; 2], meaning: Meaning) {
         self.to_client.push(buf.split_to(head).freeze());
         self.from_server = Inbound::Body { remaining: body, meaning };
     }
 
-    /// The server answers an operation.
     pub(crate) fn progressed(&mut self, now: Time, id: OpId) {
         self.op_mut(id).progressed = now;
     }
 
-    /// A reply, the last of its operation, contains `bytes` bytes of data.
     pub(crate) fn read_in_reply(&mut self, id: OpId, bytes: u64) {
         self.op_mut(id).moved = bytes;
         self.correct(id, bytes);
     }
 
-    /// A read was acknowledged, and `bytes` bytes of data follow. Returns the meaning of the acknowledgement.
+    /// A read was acknowledged, and `bytes` bytes of data follow.
     pub(crate) fn read_acknowledged(&mut self, id: OpId, bytes: u64) -> Meaning {
         self.correct(id, bytes);
         if bytes == 0 {
@@ -535,12 +505,10 @@ impl<P: Protocol> Core<P> {
         Meaning::Last { op: id, status: 0 }
     }
 
-    /// Nobody can say how much of an operation's data passes, so its cost stays as it was estimated.
     pub(crate) fn leave_uncounted(&mut self, id: OpId) {
         self.op_mut(id).is_uncounted = true;
     }
 
-    /// What is known of the next bytes of this side.
     pub(crate) fn next(&self, side: Side) -> Next {
         match side {
             Side::Client if !self.takes_client() => Next::Unknown,
@@ -551,8 +519,8 @@ impl<P: Protocol> Core<P> {
         }
     }
 
-    /// The rest of a request that has arrived is there, and was read because its turn has not come: those behind it
-    /// must not wait for that. `false`: more bytes are needed.
+    /// The rest of a request whose turn has not come is read, so that those behind it need not wait for that. `false`:
+    /// more bytes are needed.
     fn client_rest(&mut self, buf: &mut BytesMut) -> bool {
         let Inbound::Rest { remaining, op } = self.from_client else { return true };
         let count = remaining.min(buf.len());
@@ -569,7 +537,6 @@ impl<P: Protocol> Core<P> {
         true
     }
 
-    /// Passes on the available bytes of the client's message. `false`: more bytes are needed.
     fn client_body(&mut self, now: Time, buf: &mut BytesMut) -> bool {
         let Inbound::Body { remaining, .. } = self.from_client else { return true };
         let count = remaining.min(buf.len());
@@ -581,7 +548,6 @@ impl<P: Protocol> Core<P> {
         true
     }
 
-    /// `count` bytes of the client's message were passed on.
     fn client_passed(&mut self, now: Time, count: usize) {
         let Inbound::Body { remaining, meaning } = self.from_client else { return };
         let awaiting = self.table.awaiting_data;
@@ -596,7 +562,6 @@ impl<P: Protocol> Core<P> {
         self.send_dispatched(now);
     }
 
-    /// Passes on the available bytes of the server's message. `false`: more bytes are needed.
     fn server_body(&mut self, now: Time, buf: &mut BytesMut) -> bool {
         let Inbound::Body { remaining, .. } = self.from_server else { return true };
         let count = remaining.min(buf.len());
@@ -608,7 +573,6 @@ impl<P: Protocol> Core<P> {
         true
     }
 
-    /// `count` bytes of the server's message were passed on.
     fn server_passed(&mut self, now: Time, count: usize) {
         let Inbound::Body { remaining, meaning } = self.from_server else { return };
         if let Meaning::Data(id) = meaning {
@@ -655,15 +619,9 @@ impl<P: Protocol> Core<P> {
 /// Requests that are held for longer than their clients wait for an answer.
 ///
 /// Such a client repeats its request with a new tag, and ignores the answer to the first one. If both were sent, the
-/// operation would be done twice, and the first one would use the client's share for nothing. So what was held for
-/// [`SessionLimits::max_hold`](crate::session::SessionLimits::max_hold) is not sent any more. It keeps its place in the
-/// order, and its repetition takes that place, so a client gets as far as it has patience for all of its attempts
-/// together.
-///
-/// If the turn of such a request comes before it is repeated, it is charged but has no slots, and goes as soon as it
-/// is.
+/// operation would be done twice. So what was held for [`SessionLimits::max_hold`] is not sent until it is repeated:
+/// the repetition takes its place in the order. If its turn comes before, it is charged but has no slots.
 impl<P: Protocol> Core<P> {
-    /// Whether an operation was held for too long.
     fn is_overdue(&self, now: Time, id: OpId) -> bool {
         P::IS_REPEATED && now >= self.overdue_at(self.op(id))
     }
@@ -688,9 +646,8 @@ impl<P: Protocol> Core<P> {
     }
 
     /// The operation that was held for too long and that this request repeats. O(1) unless there are such operations.
-    ///
-    /// If a client has two equal requests in progress, the younger takes the place of the older by mistake, and the
-    /// older is repeated as well: it is late, but done.
+    /// Of two equal requests in progress, the younger takes the place of the older by mistake: that one is late, but
+    /// done.
     fn repeated(&mut self, now: Time, message: &[u8]) -> Option<OpId> {
         if !P::IS_REPEATED {
             return None;
@@ -710,7 +667,6 @@ impl<P: Protocol> Core<P> {
         found
     }
 
-    /// A request takes the place of an earlier one of the same content.
     fn take_place(&mut self, now: Time, id: OpId, tag: P::Tag, message: Bytes) {
         self.table.rename(id, tag);
         let op = self.op_mut(id);
@@ -728,7 +684,6 @@ impl<P: Protocol> Core<P> {
         }
     }
 
-    /// When the next overdue operation is forgotten: its client would have repeated it.
     fn overdue_deadline(&self) -> Option<Time> {
         if self.table.overdue == 0 {
             return None;
@@ -752,8 +707,7 @@ impl<P: Protocol> Core<P> {
     }
 }
 
-/// Clients that stop or trickle in the middle of an operation: what waits for them frees its slots, so that a client
-/// that hangs stops nobody else.
+/// Clients that stop or trickle in the middle of an operation: what waits for them frees its slots.
 impl<P: Protocol> Core<P> {
     /// The client may send from now on: before, nothing was expected, or something else was in its way.
     fn client_may_send(&mut self, now: Time) {
@@ -768,13 +722,11 @@ impl<P: Protocol> Core<P> {
         }
     }
 
-    /// The client sent `bytes` bytes of a message, which are all that was due for an operation if `is_all`. Requests do
-    /// not count: they complete nothing.
+    /// The client sent `bytes` bytes of a message, which are all that was due for an operation if `is_all`.
     fn client_sent(&mut self, now: Time, bytes: usize, is_all: bool) {
         self.stall.sent(now, bytes, is_all, self.table.awaiting_data);
     }
 
-    /// A write was acknowledged, so its data is next.
     pub(crate) fn write_acknowledged(&mut self, now: Time, id: OpId) {
         let op = self.op_mut(id);
         op.state = State::Writing;
@@ -790,7 +742,6 @@ impl<P: Protocol> Core<P> {
         }
     }
 
-    /// Frees the slots of all operations that wait for a client that has stalled. O(1) if it has not.
     fn release_stalled(&mut self, now: Time) {
         let is_due = !self.wants_server();
         self.stall.received(now, self.to_client.sent(), is_due, self.table.in_progress);
@@ -807,7 +758,6 @@ impl<P: Protocol> Core<P> {
         self.stall.does_not_send(now) && self.awaits_rest(Side::Client) && self.is_listening()
     }
 
-    /// Whether whatever the client sends is passed on at once.
     fn is_listening(&self) -> bool {
         self.to_server.is_empty() && self.paused_until.is_none()
     }
@@ -846,13 +796,11 @@ impl<P: Protocol> Core<P> {
         self.incomplete_since = is_incomplete.then(|| self.incomplete_since.unwrap_or(now));
     }
 
-    /// When the rest of the client's request is overdue.
     fn request_deadline(&self) -> Option<Time> {
         self.incomplete_since.map(|since| since + self.limits.request_timeout)
     }
 }
 
-/// Time limits of operations.
 impl<P: Protocol> Core<P> {
     /// When an operation times out; `None` while it is not sent, or if no reply is expected.
     fn deadline(&self, op: &Op<P>) -> Option<Time> {
@@ -876,7 +824,6 @@ impl<P: Protocol> Core<P> {
         }
     }
 
-    /// Checks all operations if that is due.
     fn watch(&mut self, now: Time) {
         if self.closed || self.next_watch.is_none_or(|at| now < at) {
             return;
@@ -916,7 +863,6 @@ impl<P: Protocol> Core<P> {
         }
     }
 
-    /// Bytes of the requests that are left to the next session.
     fn unsent_bytes(&self) -> usize {
         self.unsent.as_ref().map_or(0, BytesMut::len)
     }
@@ -928,7 +874,6 @@ impl<P: Protocol> Core<P> {
     }
 }
 
-/// A well-formed message at the wrong time.
 pub(crate) fn violation(side: Side, what: &'static str) -> CloseReason {
     CloseReason::Violation { side, what }
 }

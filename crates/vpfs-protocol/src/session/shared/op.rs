@@ -13,7 +13,6 @@ use crate::session::{Completed, OpId, Outcome, Submission};
 /// Bytes that an operation takes up in the tables of session, driver and scheduler, besides its request.
 pub(crate) const OP_BYTES: usize = 512;
 
-/// Whether a request is scheduled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// Sent at once.
@@ -45,7 +44,6 @@ pub(crate) struct Arriving<P: Protocol> {
     pub(crate) numbered: Option<Numbered>,
 }
 
-/// The state of an operation.
 #[derive(Debug)]
 pub(crate) enum State {
     /// The request waits for the scheduler.
@@ -110,17 +108,14 @@ pub(crate) struct Op<P: Protocol> {
 }
 
 impl<P: Protocol> Op<P> {
-    /// Whether it is a dispatched write whose data the client has yet to send.
     pub(super) fn awaits_client_data(&self) -> bool {
         matches!(self.state, State::Writing) && self.moved < self.expected
     }
 
-    /// When the next data of a write may be sent, if it is sent in pieces.
     pub(super) fn next_piece(&self) -> Option<Time> {
         Some(self.pieces?.next_at(self.dispatched, self.moved, self.expected))
     }
 
-    /// Whether its request was sent to the server, so that it can time out.
     pub(crate) fn is_sent(&self) -> bool {
         !matches!(self.state, State::Queued(_) | State::Dispatched(_) | State::Overdue(_))
     }
@@ -133,16 +128,12 @@ impl<P: Protocol> Op<P> {
         matches!(self.state, State::Overdue(_))
     }
 
-    /// Whether the scheduler wants to know its real cost.
     pub(super) fn is_charged(&self) -> bool {
         self.kind.is_some() && !self.is_released
     }
 
-    /// The final cost of an operation that ends now, if it differs: an operation is charged for what it moved, not for
-    /// what it asked for; a read that was cut off also for what the server may have read ahead.
-    ///
-    /// It does not matter which side cut it off: a client can make a server close the connection, for example with data
-    /// that no write expects.
+    /// The final cost of an operation that ends now, if it differs: what it moved, not what it asked for; for a read
+    /// that was cut off, by either side, also what the server may have read ahead.
     pub(super) fn final_cost(&self, outcome: Outcome) -> Option<vpfs_core::Bytes> {
         let moves_data = matches!(self.kind, Some(OpKind::Read | OpKind::Write));
         let is_uncounted = self.is_uncounted && outcome == Outcome::Answered { status: 0 };
@@ -180,23 +171,19 @@ impl<P: Protocol> Op<P> {
 /// A session without operations keeps tables with room for this number of them.
 pub(super) const KEPT_OPS: usize = 16;
 
-/// The operations of a session.
 #[derive(Debug)]
 pub(super) struct Table<P: Protocol> {
     /// With the serial number of each.
     ops: Slab<(u32, Op<P>)>,
     by_tag: HashMap<P::Tag, OpId>,
-    /// The serial number of the next operation.
     serial: u32,
-    /// The number of operations whose requests were sent; only these can time out.
+    /// Operations whose requests were sent; only these can time out.
     pub(super) in_progress: usize,
-    /// The number of operations that were sent at once.
+    /// Those that were sent at once.
     pub(super) unscheduled: usize,
-    /// The number of dispatched writes whose data is still to come from the client.
+    /// Dispatched writes whose data is still to come from the client.
     pub(super) awaiting_data: usize,
-    /// The number of operations that are sent only when their client repeats them.
     pub(super) overdue: usize,
-    /// Bytes of memory that all operations take up.
     pub(super) held: usize,
 }
 
@@ -247,7 +234,6 @@ impl<P: Protocol> Table<P> {
         self.serial.wrapping_sub(id.serial)
     }
 
-    /// Whether an operation has not ended yet.
     pub(super) fn contains(&self, id: OpId) -> bool {
         self.ops.get(id.index()).is_some_and(|(serial, _)| *serial == id.serial)
     }
@@ -271,7 +257,6 @@ impl<P: Protocol> Table<P> {
         self.ops.iter().map(|(_, (_, op))| op)
     }
 
-    /// The same, to change them.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Op<P>> {
         self.ops.iter_mut().map(|(_, (_, op))| op)
     }
@@ -282,14 +267,13 @@ impl<P: Protocol> Table<P> {
         ops.map(|(_, (_, op))| self.by_tag[&op.tag]).collect()
     }
 
-    /// Messages with `tag` belong to this operation from now on, and those with its earlier tag to none.
+    /// From now on, messages with `tag` belong to this operation.
     pub(super) fn rename(&mut self, id: OpId, tag: P::Tag) {
         let earlier = std::mem::replace(&mut self.get_mut(id).tag, tag);
         self.by_tag.remove(&earlier);
         self.by_tag.insert(tag, id);
     }
 
-    /// Whether a read has all its data; not if it ended otherwise.
     pub(super) fn has_read_all(&self, id: OpId) -> bool {
         self.contains(id) && matches!(self.get(id).state, State::Reading { remaining: 0 })
     }
@@ -311,13 +295,11 @@ impl<P: Protocol> Table<P> {
         self.awaiting_data -= usize::from(is_all);
     }
 
-    /// An operation holds more memory,
     pub(super) fn hold(&mut self, id: OpId, bytes: usize) {
         self.get_mut(id).held += bytes;
         self.held += bytes;
     }
 
-    /// or less.
     pub(super) fn let_go(&mut self, id: OpId, bytes: usize) {
         self.get_mut(id).held -= bytes;
         self.held -= bytes;
@@ -354,7 +336,6 @@ impl<P: Protocol> Table<P> {
         }
     }
 
-    /// Makes the hash table larger than its operations need, as some that were removed do.
     #[cfg(test)]
     pub(super) fn reserve_tags(&mut self, more: usize) {
         self.by_tag.reserve(more);

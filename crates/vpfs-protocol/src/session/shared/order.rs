@@ -1,8 +1,5 @@
-//! What must stay in order: data of a file, and what must not overtake it or be overtaken by it
-//! (docs/decisions/0011-nfs.md).
-//!
-//! Policies may dispatch requests of one application out of order, by kind or by size. A request that must stay behind
-//! another one is unknown to the scheduler until that one is on its way to the server.
+//! Policies may dispatch requests of one application out of order. The scheduler does not know a request that must
+//! stay behind another one until that one is on its way to the server.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -20,7 +17,6 @@ pub(crate) struct Order {
     pub(crate) is_data: bool,
 }
 
-/// The operations of one line that are not on their way to the server.
 #[derive(Debug, Default)]
 struct Line {
     /// Those that the scheduler knows: data, and others.
@@ -44,12 +40,11 @@ impl Line {
     }
 }
 
-/// All lines that are not empty.
 #[derive(Debug, Default)]
 pub(super) struct Lines(HashMap<u64, Line>);
 
 impl Lines {
-    /// A request arrives. Returns it if it may be scheduled at once; otherwise it waits for those before it. O(1).
+    /// Returns the request if it may be scheduled at once; otherwise it waits for those before it. O(1).
     pub(super) fn enter(&mut self, id: OpId, order: Option<Order>, submission: Submission) -> Option<Submission> {
         let Some(order) = order else { return Some(submission) };
         let line = self.0.entry(order.line).or_default();
@@ -112,14 +107,12 @@ impl Lines {
 /// a context begins, but clients like Linux's do that on a connection of its own.
 const WINDOW: u32 = 32;
 
-/// A number in a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Numbered {
     pub(crate) sequence: u64,
     pub(crate) number: u32,
 }
 
-/// The requests with numbers, in their order.
 #[derive(Debug, Default)]
 pub(super) struct Windows {
     unanswered: BTreeSet<(Numbered, OpId)>,
@@ -131,18 +124,16 @@ impl Windows {
     /// The first of a sequence.
     const FIRST: OpId = OpId { index: 0, serial: 0 };
 
-    /// Whether a request has to wait for others of its sequence. O(log n).
     pub(super) fn holds_back(&self, Numbered { sequence, number }: Numbered) -> bool {
         let oldest = self.unanswered.range((Numbered { sequence, number: 0 }, Self::FIRST)..).next();
         oldest.is_some_and(|(oldest, _)| oldest.sequence == sequence && number >= oldest.number.saturating_add(WINDOW))
     }
 
-    /// A request that is to be answered.
     pub(super) fn enter(&mut self, id: OpId, numbered: Option<Numbered>) {
         self.unanswered.extend(numbered.map(|numbered| (numbered, id)));
     }
 
-    /// A request arrives. Returns it if it may be scheduled at once; otherwise it waits for others. O(log n).
+    /// Returns the request if it may be scheduled at once; otherwise it waits for others. O(log n).
     pub(super) fn admit(&mut self, id: OpId, numbered: Option<Numbered>, submission: Submission) -> Option<Submission> {
         let Some(numbered) = numbered.filter(|numbered| self.holds_back(*numbered)) else { return Some(submission) };
         self.waiting.insert((numbered, id), submission);

@@ -1,11 +1,13 @@
 //! A session of any protocol.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::BytesMut;
 use vpfs_core::{Pieces, Time};
 
 use super::inbound::Inbound;
+use super::op::KEPT_OPS;
 use super::{Core, Protocol};
 use crate::session::{Action, CloseReason, Next, OpId, Outbound, Requester, Session, SessionLimits, Side, Suspended};
 
@@ -17,7 +19,7 @@ pub(crate) struct ProtocolSession<P: Protocol> {
 }
 
 impl<P: Protocol> ProtocolSession<P> {
-    /// A session of this requester, with nothing in progress.
+    /// A session with nothing in progress.
     pub(crate) fn new(limits: SessionLimits, requester: Requester, protocol: P) -> Self {
         Self { core: Core::new(limits, requester), protocol }
     }
@@ -182,7 +184,12 @@ impl<P: Protocol> Session for ProtocolSession<P> {
     }
 
     fn poll_action(&mut self) -> Option<Action> {
-        self.core.poll_action()
+        let actions = &mut self.core.actions;
+        let action = actions.pop_front();
+        if action.is_none() && actions.capacity() > KEPT_OPS {
+            *actions = VecDeque::new();
+        }
+        action
     }
 
     fn to_server(&mut self) -> &mut Outbound {
@@ -266,31 +273,13 @@ mod tests {
             buf: &mut BytesMut,
         ) -> Result<bool, CloseReason> {
             let Some(&[tag, _, _]) = buf.first_chunk() else { return Ok(false) };
-            let class = Class::Scheduled(Submission {
-                kind: OpKind::Metadata,
-                cost: data_cost(0),
-                objects: Objects::ONE,
-                position: None,
-                elsewhere: None,
-                piece: None,
-                may_be_left: false,
-                user: None,
-            });
+            let class = Class::Scheduled(Submission::new(OpKind::Metadata, data_cost(0), Objects::ONE));
             let message = buf.split_to(HEAD).freeze();
+            let (detail, unread, detail_bytes, carried, expected) = ((), 0, 0, 0, 0);
+            let (order, numbered) = (None, None);
             core.arrive(
                 now,
-                Arriving {
-                    tag,
-                    message,
-                    unread: 0,
-                    class,
-                    detail: (),
-                    detail_bytes: 0,
-                    carried: 0,
-                    expected: 0,
-                    order: None,
-                    numbered: None,
-                },
+                Arriving { tag, message, unread, class, detail, detail_bytes, carried, expected, order, numbered },
             );
             Ok(true)
         }

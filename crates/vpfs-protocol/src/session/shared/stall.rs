@@ -1,5 +1,4 @@
-//! Clients that stop or trickle in the middle of an operation: what waits for them frees its slots, so that a client
-//! that hangs stops nobody else.
+//! Whether a client stops or trickles in the middle of an operation.
 
 use std::time::Duration;
 
@@ -7,11 +6,9 @@ use vpfs_core::Time;
 
 use crate::session::SessionLimits;
 
-/// For each operation that waits for it, a client must move this number of bytes in [`SessionLimits::PATIENCE`], or all
-/// of the operation's data.
-///
-/// No network of a storage system is that slow, and a disk moves more with the random accesses of a slot. But a client
-/// that sends a byte now and then, or one write's data while many others wait, does not keep their slots.
+/// For each operation that waits for it, a client must move this number of bytes in [`SessionLimits::PATIENCE`], or
+/// all of the operation's data. No network of a storage system is that slow, but a client that sends a byte now and
+/// then does not keep the slots.
 const LEAST: u64 = 64 << 10;
 
 /// The progress of the client in one direction, while something is due.
@@ -41,10 +38,8 @@ impl Progress {
     }
 }
 
-/// The progress of the client.
 #[derive(Debug)]
 pub(super) struct Stall {
-    /// How long it may make no progress.
     pub(super) patience: Duration,
     sending: Progress,
     receiving: Progress,
@@ -60,12 +55,11 @@ impl Default for Stall {
 }
 
 impl Stall {
-    /// The client may send from now on, with `ops` operations that wait for it.
     pub(super) fn may_send(&mut self, now: Time, ops: usize) {
         self.sending.restart(now, ops);
     }
 
-    /// The client sent `bytes` bytes, which are all that was due for an operation if `is_all`.
+    /// `is_all`: they are all that was due for an operation.
     pub(super) fn sent(&mut self, now: Time, bytes: usize, is_all: bool, ops: usize) {
         let bytes = if is_all { LEAST.max(bytes as u64) } else { bytes as u64 };
         self.sending.moved(now, bytes, ops);

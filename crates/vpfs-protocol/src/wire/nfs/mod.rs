@@ -24,12 +24,10 @@ impl<'a> Cursor<'a> {
         Self { bytes, at: 0 }
     }
 
-    /// Bytes that were read.
     fn at(&self) -> usize {
         self.at
     }
 
-    /// The bytes that were not read yet.
     fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }
@@ -376,13 +374,9 @@ const MAX_HANDLE: usize = 64;
 const MAX_NAME: usize = 4096;
 
 const NULL: u32 = 0;
-
 const READ: u32 = 6;
-
 const WRITE: u32 = 7;
-
 const READDIR: u32 = 16;
-
 const READDIRPLUS: u32 = 17;
 
 /// In a WRITE of NFSv3 or v4: to be answered when the data is on stable storage.

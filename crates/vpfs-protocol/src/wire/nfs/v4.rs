@@ -6,58 +6,50 @@
 use super::{Cursor, unstable};
 use crate::wire::DecodeError;
 
-/// Operation numbers.
-mod op {
-    pub(super) const ACCESS: u32 = 3;
-    pub(super) const CLOSE: u32 = 4;
-    pub(super) const COMMIT: u32 = 5;
-    pub(super) const CREATE: u32 = 6;
-    pub(super) const DELEGPURGE: u32 = 7;
-    pub(super) const DELEGRETURN: u32 = 8;
-    pub(super) const GETATTR: u32 = 9;
-    pub(super) const GETFH: u32 = 10;
-    pub(super) const LINK: u32 = 11;
-    pub(super) const LOCK: u32 = 12;
-    pub(super) const LOCKT: u32 = 13;
-    pub(super) const LOCKU: u32 = 14;
-    pub(super) const LOOKUP: u32 = 15;
-    pub(super) const LOOKUPP: u32 = 16;
-    pub(super) const NVERIFY: u32 = 17;
-    pub(super) const OPEN: u32 = 18;
-    pub(super) const OPENATTR: u32 = 19;
-    pub(super) const OPEN_CONFIRM: u32 = 20;
-    pub(super) const OPEN_DOWNGRADE: u32 = 21;
-    pub(super) const PUTFH: u32 = 22;
-    pub(super) const PUTPUBFH: u32 = 23;
-    pub(super) const PUTROOTFH: u32 = 24;
-    pub(super) const READ: u32 = 25;
-    pub(super) const READDIR: u32 = 26;
-    pub(super) const READLINK: u32 = 27;
-    pub(super) const REMOVE: u32 = 28;
-    pub(super) const RENAME: u32 = 29;
-    pub(super) const RENEW: u32 = 30;
-    pub(super) const RESTOREFH: u32 = 31;
-    pub(super) const SAVEFH: u32 = 32;
-    pub(super) const SECINFO: u32 = 33;
-    pub(super) const SETATTR: u32 = 34;
-    pub(super) const SETCLIENTID: u32 = 35;
-    pub(super) const SETCLIENTID_CONFIRM: u32 = 36;
-    pub(super) const VERIFY: u32 = 37;
-    pub(super) const WRITE: u32 = 38;
-    pub(super) const RELEASE_LOCKOWNER: u32 = 39;
-    pub(super) const BACKCHANNEL_CTL: u32 = 40;
-    pub(super) const BIND_CONN_TO_SESSION: u32 = 41;
-    pub(super) const EXCHANGE_ID: u32 = 42;
-    pub(super) const CREATE_SESSION: u32 = 43;
-    pub(super) const DESTROY_SESSION: u32 = 44;
-    pub(super) const FREE_STATEID: u32 = 45;
-    pub(super) const LAYOUTGET: u32 = 50;
-    pub(super) const LAYOUTRETURN: u32 = 51;
-    pub(super) const SECINFO_NO_NAME: u32 = 52;
-    pub(super) const SEQUENCE: u32 = 53;
-    pub(super) const TEST_STATEID: u32 = 55;
-    pub(super) const DESTROY_CLIENTID: u32 = 57;
-    pub(super) const RECLAIM_COMPLETE: u32 = 58;
+macro_rules! operations {
+    ($($name:ident $number:literal $($kind:ident)*;)*) => {
+        /// Operation numbers.
+        mod op {
+            $(pub(super) const $name: u32 = $number;)*
+        }
+
+        /// What is known of an operation, as bits. One that is not known may be work.
+        fn kinds(op: u32) -> u8 {
+            match op {
+                $(op::$name => 0 $(| $kind)*,)*
+                _ => WORK,
+            }
+        }
+    };
+}
+
+/// Does more than keep state alive, or choose a handle for another operation.
+const WORK: u8 = 1;
+/// Looks up, lists or changes an object. What only shows attributes of it is no more work.
+const OBJECT: u8 = 2;
+/// Must not overtake data of its file, or be overtaken by it.
+const ORDERED: u8 = 4;
+/// Operations after this one work on an object whose handle is not in the call.
+const MOVES: u8 = 8;
+
+operations! {
+    ACCESS 3 WORK;                 CLOSE 4 WORK ORDERED;           COMMIT 5 WORK OBJECT ORDERED;
+    CREATE 6 WORK OBJECT MOVES;    DELEGPURGE 7;                   DELEGRETURN 8 ORDERED;
+    GETATTR 9 WORK;                GETFH 10 WORK;                  LINK 11 WORK OBJECT;
+    LOCK 12 WORK ORDERED;          LOCKT 13 WORK;                  LOCKU 14 WORK ORDERED;
+    LOOKUP 15 WORK OBJECT MOVES;   LOOKUPP 16 WORK OBJECT MOVES;   NVERIFY 17 WORK;
+    OPEN 18 WORK OBJECT MOVES;     OPENATTR 19 WORK OBJECT MOVES;  OPEN_CONFIRM 20 WORK;
+    OPEN_DOWNGRADE 21 WORK ORDERED; PUTFH 22;                      PUTPUBFH 23 MOVES;
+    PUTROOTFH 24 MOVES;            READ 25 WORK;                   READDIR 26 WORK OBJECT;
+    READLINK 27 WORK;              REMOVE 28 WORK OBJECT;          RENAME 29 WORK OBJECT;
+    RENEW 30;                      RESTOREFH 31 WORK MOVES;        SAVEFH 32 WORK;
+    SECINFO 33 WORK;               SETATTR 34 WORK OBJECT ORDERED; SETCLIENTID 35;
+    SETCLIENTID_CONFIRM 36;        VERIFY 37 WORK;                 WRITE 38 WORK;
+    RELEASE_LOCKOWNER 39;          BACKCHANNEL_CTL 40;             BIND_CONN_TO_SESSION 41;
+    EXCHANGE_ID 42;                CREATE_SESSION 43;              DESTROY_SESSION 44;
+    FREE_STATEID 45;               LAYOUTGET 50 WORK;              LAYOUTRETURN 51 ORDERED;
+    SECINFO_NO_NAME 52 WORK;       SEQUENCE 53;                    TEST_STATEID 55;
+    DESTROY_CLIENTID 57;           RECLAIM_COMPLETE 58;
 }
 
 /// The longest file handle, in bytes.
@@ -138,8 +130,9 @@ impl<'a> Compound<'a> {
     /// Walks one operation; `current` is the handle that it works on, if that is in the call.
     fn walk(&mut self, cursor: &mut Cursor<'a>, current: &mut Option<&'a [u8]>) -> Result<(), DecodeError> {
         let op = cursor.u32()?;
-        self.is_work |= is_work(op);
-        self.objects += u32::from(has_object(op));
+        let is = |kind: u8| kinds(op) & kind != 0;
+        self.is_work |= is(WORK);
+        self.objects += u32::from(is(OBJECT));
         match op {
             op::PUTFH => {
                 *current = Some(cursor.opaque(MAX_HANDLE)?);
@@ -170,8 +163,8 @@ impl<'a> Compound<'a> {
                 bitmap(cursor)?;
             }
             op => {
-                self.is_ordered |= is_ordered(op);
-                if moves_elsewhere(op) {
+                self.is_ordered |= is(ORDERED);
+                if is(MOVES) {
                     *current = None;
                 }
                 skip(op, cursor)?;
@@ -179,74 +172,6 @@ impl<'a> Compound<'a> {
         }
         Ok(())
     }
-}
-
-/// Whether an operation does more than keep state alive, or choose a handle for another one.
-fn is_work(op: u32) -> bool {
-    !matches!(
-        op,
-        op::SEQUENCE
-            | op::PUTFH
-            | op::PUTROOTFH
-            | op::PUTPUBFH
-            | op::RENEW
-            | op::SETCLIENTID
-            | op::SETCLIENTID_CONFIRM
-            | op::RELEASE_LOCKOWNER
-            | op::DELEGPURGE
-            | op::DELEGRETURN
-            | op::BACKCHANNEL_CTL
-            | op::BIND_CONN_TO_SESSION
-            | op::EXCHANGE_ID
-            | op::CREATE_SESSION
-            | op::DESTROY_SESSION
-            | op::DESTROY_CLIENTID
-            | op::FREE_STATEID
-            | op::TEST_STATEID
-            | op::RECLAIM_COMPLETE
-            | op::LAYOUTRETURN
-    )
-}
-
-/// Whether an operation looks up, lists or changes an object. What only shows attributes of it is no more work.
-fn has_object(op: u32) -> bool {
-    matches!(
-        op,
-        op::COMMIT
-            | op::CREATE
-            | op::LINK
-            | op::LOOKUP
-            | op::LOOKUPP
-            | op::OPEN
-            | op::OPENATTR
-            | op::READDIR
-            | op::REMOVE
-            | op::RENAME
-            | op::SETATTR
-    )
-}
-
-/// Whether an operation must not overtake data of its file, or be overtaken by it.
-fn is_ordered(op: u32) -> bool {
-    matches!(
-        op,
-        op::COMMIT
-            | op::SETATTR
-            | op::CLOSE
-            | op::LOCK
-            | op::LOCKU
-            | op::OPEN_DOWNGRADE
-            | op::DELEGRETURN
-            | op::LAYOUTRETURN
-    )
-}
-
-/// Whether operations after this one work on an object whose handle is not in the call.
-fn moves_elsewhere(op: u32) -> bool {
-    matches!(
-        op,
-        op::CREATE | op::LOOKUP | op::LOOKUPP | op::OPEN | op::OPENATTR | op::PUTPUBFH | op::PUTROOTFH | op::RESTOREFH
-    )
 }
 
 /// Skips the arguments of an operation that moves no data. An error for one that is not known.

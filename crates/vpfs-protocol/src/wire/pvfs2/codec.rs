@@ -26,7 +26,6 @@ impl<'a> Reader<'a> {
         Self { bytes: payload, at: 0 }
     }
 
-    /// Moves to offset `at`, which must not be beyond the end.
     pub(crate) fn at(payload: &'a [u8], at: usize) -> Self {
         Self { bytes: payload, at: at.min(payload.len()) }
     }
@@ -39,7 +38,6 @@ impl<'a> Reader<'a> {
         self.bytes.len() - self.at
     }
 
-    /// An error at the next byte.
     pub(crate) fn malformed(&self, what: &'static str) -> DecodeError {
         DecodeError::Malformed { offset: self.at, what }
     }
@@ -107,7 +105,6 @@ impl<'a> Reader<'a> {
         self.fits(u64::from(count), min_len).ok_or_else(|| start.malformed("an array exceeds the message"))
     }
 
-    /// `count` as a `usize` if that many elements of `min_len` bytes can follow.
     pub(crate) fn fits(&self, count: u64, min_len: usize) -> Option<usize> {
         let count = usize::try_from(count).ok()?;
         (count <= self.remaining() / min_len.max(1)).then_some(count)
@@ -151,13 +148,11 @@ impl<'a> Reader<'a> {
         T::read(self)
     }
 
-    /// `count` elements back to back.
     pub(crate) fn elements<T: Wire>(&mut self, count: usize) -> Result<Vec<T>, DecodeError> {
         (0..count).map(|_| T::read(self)).collect()
     }
 }
 
-/// Appends fields to a payload.
 #[derive(Debug, Default)]
 pub(crate) struct Writer {
     bytes: Vec<u8>,
@@ -246,6 +241,17 @@ impl<T: Wire> Wire for Vec<T> {
     }
 }
 
+/// A signature or certificate, aligned at its end.
+impl Wire for Vec<u8> {
+    const MIN_LEN: usize = 4;
+    fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.blob().map(<[u8]>::to_vec)
+    }
+    fn write(&self, w: &mut Writer) {
+        w.blob(self);
+    }
+}
+
 impl<A: Wire, B: Wire> Wire for (A, B) {
     const MIN_LEN: usize = A::MIN_LEN + B::MIN_LEN;
     fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
@@ -257,12 +263,13 @@ impl<A: Wire, B: Wire> Wire for (A, B) {
     }
 }
 
-/// Declares structs whose fields are encoded one after another; `[pad4]` or `[align8]` is written before a field.
+/// Declares structs whose fields are encoded one after another; `[pad4]` or `[align8]` is written before a field, or
+/// at the end after a semicolon.
 macro_rules! wire_structs {
     ($(
         $(#[$meta:meta])*
         pub struct $name:ident {
-            $( $(#[$field_meta:meta])* $([$pad:ident])? pub $field:ident: $ty:ty ),* $(,)?
+            $( $(#[$field_meta:meta])* $([$pad:ident])* pub $field:ident: $ty:ty ),* $(,)? $(; $end:ident)?
         }
     )*) => { $(
         $(#[$meta])*
@@ -274,11 +281,13 @@ macro_rules! wire_structs {
         impl $crate::wire::pvfs2::codec::Wire for $name {
             const MIN_LEN: usize = 0 $( + <$ty as $crate::wire::pvfs2::codec::Wire>::MIN_LEN )*;
             fn read(r: &mut $crate::wire::pvfs2::codec::Reader<'_>) -> Result<Self, $crate::wire::DecodeError> {
-                $( $( r.$pad()?; )? let $field = r.read()?; )*
+                $( $( r.$pad()?; )* let $field = r.read()?; )*
+                $( r.$end()?; )?
                 Ok(Self { $($field),* })
             }
             fn write(&self, w: &mut $crate::wire::pvfs2::codec::Writer) {
-                $( $( w.$pad(); )? $crate::wire::pvfs2::codec::Wire::write(&self.$field, w); )*
+                $( $( w.$pad(); )* $crate::wire::pvfs2::codec::Wire::write(&self.$field, w); )*
+                $( w.$end(); )?
             }
         }
     )* };

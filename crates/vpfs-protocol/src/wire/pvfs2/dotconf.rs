@@ -190,7 +190,6 @@ fn is_space(byte: u8) -> bool {
 mod tests {
     use super::*;
 
-    /// The words of each line that has any.
     fn words(text: &str) -> Vec<Vec<String>> {
         let lines = Lines::new(text.as_bytes()).map(|line| line.words()).filter(|words| !words.is_empty());
         let text = |word: Word| String::from_utf8_lossy(&word.value).into_owned();

@@ -90,7 +90,6 @@ pub fn layout(payload: &[u8], mut map: impl FnMut(&str) -> Option<String>) -> Re
     }
 }
 
-/// The text with new addresses and time-outs; all other bytes as they were.
 fn rewrite(text: &[u8], timeouts: ClientTimeouts, map: &mut dyn FnMut(&str) -> Option<String>) -> Vec<u8> {
     let mut settings = vec![
         Setting { key: b"ClientJobBMITimeoutSecs", secs: timeouts.bmi_secs },
@@ -117,10 +116,8 @@ fn rewrite(text: &[u8], timeouts: ClientTimeouts, map: &mut dyn FnMut(&str) -> O
     edited.finish()
 }
 
-/// A text while it is edited from its start to its end.
 struct Edited<'a> {
     text: &'a [u8],
-    /// How far `out` has the text.
     done: usize,
     out: Vec<u8>,
 }
@@ -132,7 +129,6 @@ impl Edited<'_> {
         self.done = range.end;
     }
 
-    /// Replaces the addresses in a list.
     fn addresses(&mut self, list: &Word, map: &mut dyn FnMut(&str) -> Option<String>) {
         let is_separator = |byte: &u8| matches!(byte, b',' | b' ' | b'\t' | b'\n');
         let mut new = Vec::new();
@@ -155,7 +151,6 @@ impl Edited<'_> {
         }
     }
 
-    /// Adds settings behind a line.
     fn insert(&mut self, line: &Line, settings: &mut Vec<&Setting>) {
         self.replace(line.range.end..line.range.end, b"");
         for setting in settings.drain(..) {
@@ -177,7 +172,6 @@ fn is_line_end(text: &[u8]) -> bool {
     text.strip_suffix(b"\n").is_some_and(|line| !line.strip_suffix(b"\r").unwrap_or(line).ends_with(b"\\"))
 }
 
-/// A setting in seconds that clients read from the text.
 struct Setting {
     key: &'static [u8],
     secs: Option<u32>,

@@ -135,9 +135,8 @@ impl Transfer {
     /// Bytes that a read moves from a datafile of `bstream_size` bytes. The read stops at the first end of file, even
     /// if later regions of an unsorted access lie inside the file.
     ///
-    /// Differs from real servers in one case, which was never seen on the wire: they also stop if a region ends exactly
-    /// where a flow buffer is full and the next byte that the distribution would map lies beyond the end of the
-    /// datafile.
+    /// Real servers also stop if a region ends exactly where a flow buffer is full and the next byte that the
+    /// distribution would map lies beyond the end of the datafile; this was never seen on the wire.
     pub fn read_bytes(&self, bstream_size: u64) -> Result<u64, TransferError> {
         self.bytes_below(bstream_size)
     }
@@ -303,7 +302,6 @@ impl AccessShape {
     }
 }
 
-/// The steps taken so far. Atomic only because pieces are walked by tasks that move from thread to thread.
 #[derive(Debug, Default)]
 struct Steps(AtomicU32);
 
@@ -313,11 +311,9 @@ impl Clone for Steps {
     }
 }
 
-/// The steps that one query may take.
 struct Budget<'a> {
     limit: u32,
     left: u32,
-    /// Where the steps taken are added up.
     steps: &'a Steps,
 }
 
@@ -358,7 +354,6 @@ struct Run {
     position: u64,
 }
 
-/// A checked access description.
 #[derive(Clone, Debug)]
 struct Tree {
     nodes: Vec<Node>,
@@ -422,7 +417,6 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Bytes of memory that it takes up.
     fn memory(&self) -> usize {
         size_of::<Self>() + size_of_val(&*self.nodes) + size_of_val(&*self.rows) + size_of_val(&*self.types)
     }
@@ -507,7 +501,6 @@ impl Tree {
         Ok(this)
     }
 
-    /// The start of a run is the sum of the offsets down the chain of elements.
     fn run_type(&self, node: usize) -> Result<Type, TransferError> {
         let size = self.nodes[node].aggregate_size;
         let mut low = 0i64;
@@ -657,7 +650,6 @@ impl Tree {
         }
     }
 
-    /// The file offset of a frame's block.
     fn place(&self, frame: &Frame) -> i64 {
         let node = &self.nodes[frame.node];
         let copy = frame.base.wrapping_add(times(frame.copy, self.extent_of(frame.head)));
@@ -722,7 +714,6 @@ impl<'a> Runs<'a> {
         Self { source: Source::Single { start }, stream }
     }
 
-    /// The next run, which may be empty; `None` at the end.
     fn next(&mut self, budget: &mut Budget<'_>) -> Result<Option<Run>, TransferError> {
         if self.stream.is_empty() {
             return Ok(None);

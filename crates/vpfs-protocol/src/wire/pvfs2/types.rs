@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::codec::{Reader, Wire, Writer};
+use super::codec::{Reader, Wire, Writer, wire_structs};
 use crate::wire::DecodeError;
 
 /// The number of an object in one file system.
@@ -320,11 +320,6 @@ impl Op {
     pub const fn code(self) -> i32 {
         self as i32
     }
-
-    /// IO and SMALL_IO.
-    pub const fn moves_data(self) -> bool {
-        matches!(self.class(), OpClass::Data)
-    }
 }
 
 impl fmt::Display for Op {
@@ -337,10 +332,8 @@ impl fmt::Display for Op {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Status(pub i32);
 
-/// Marks an OrangeFS error code.
+/// Marks an OrangeFS error code; the second bit, one that is not an errno.
 const ERROR_BIT: i32 = 1 << 30;
-
-/// Marks, in addition to [`ERROR_BIT`], codes that are not an errno.
 const NON_ERRNO_BIT: i32 = 1 << 29;
 
 impl Status {
@@ -423,88 +416,41 @@ pub mod op_mask {
     pub const BATCH_REMOVE: u32 = 256;
 }
 
-/// What a request is allowed to do, and to which objects. The default is the null capability, which GETCONFIG and
-/// others carry.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Capability {
-    /// `S:` and the alias of the server that issued it; empty in the null capability.
-    pub issuer: Text,
-    /// The file system it is for.
-    pub fs: FsId,
-    /// Empty in builds without key or certificate security.
-    pub signature: Vec<u8>,
-    /// When it expires, in seconds since 1970.
-    pub timeout: u64,
-    /// What it allows, see [`op_mask`].
-    pub op_mask: u32,
-    /// The object first, then its datafile or directory data handles.
-    pub handles: Vec<Handle>,
-}
-
-impl Wire for Capability {
-    const MIN_LEN: usize = 40;
-    fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let issuer = r.read()?;
-        let fs = r.i32()?;
-        r.pad4()?;
-        let signature = r.blob()?.to_vec();
-        let (timeout, op_mask, handles) = (r.u64()?, r.u32()?, r.read()?);
-        r.align8()?;
-        Ok(Self { issuer, fs, signature, timeout, op_mask, handles })
+wire_structs! {
+    /// What a request is allowed to do, and to which objects. The default is the null capability, which GETCONFIG and
+    /// others carry.
+    #[derive(Default)]
+    pub struct Capability {
+        /// `S:` and the alias of the server that issued it; empty in the null capability.
+        pub issuer: Text,
+        /// The file system it is for.
+        pub fs: FsId,
+        /// Empty in builds without key or certificate security.
+        [pad4] pub signature: Vec<u8>,
+        /// When it expires, in seconds since 1970.
+        pub timeout: u64,
+        /// What it allows, see [`op_mask`].
+        pub op_mask: u32,
+        /// The object first, then its datafile or directory data handles.
+        pub handles: Vec<Handle>;
+        align8
     }
-    fn write(&self, w: &mut Writer) {
-        self.issuer.write(w);
-        self.fs.write(w);
-        w.pad4();
-        w.blob(&self.signature);
-        self.timeout.write(w);
-        self.op_mask.write(w);
-        self.handles.write(w);
-        w.align8();
-    }
-}
 
-/// On whose behalf a request is made.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Credential {
-    /// The user.
-    pub uid: u32,
-    /// The user's groups, the primary one first.
-    pub gids: Vec<u32>,
-    /// `C:` and a client's host name, or `S:` and a server's alias.
-    pub issuer: Text,
-    /// When it expires, in seconds since 1970.
-    pub timeout: u64,
-    /// Empty in builds without key or certificate security.
-    pub signature: Vec<u8>,
-    /// Empty in builds without certificate security.
-    pub certificate: Vec<u8>,
-}
-
-impl Wire for Credential {
-    const MIN_LEN: usize = 48;
-    fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        r.pad4()?;
-        r.pad4()?;
-        let (uid, gids) = (r.u32()?, r.read()?);
-        r.align8()?;
-        let (issuer, timeout) = (r.read()?, r.u64()?);
-        let signature = r.blob()?.to_vec();
-        r.pad4()?;
-        let certificate = r.blob()?.to_vec();
-        Ok(Self { uid, gids, issuer, timeout, signature, certificate })
-    }
-    fn write(&self, w: &mut Writer) {
-        w.pad4();
-        w.pad4();
-        self.uid.write(w);
-        self.gids.write(w);
-        w.align8();
-        self.issuer.write(w);
-        self.timeout.write(w);
-        w.blob(&self.signature);
-        w.pad4();
-        w.blob(&self.certificate);
+    /// On whose behalf a request is made.
+    #[derive(Default)]
+    pub struct Credential {
+        /// The user.
+        [pad4] [pad4] pub uid: u32,
+        /// The user's groups, the primary one first.
+        pub gids: Vec<u32>,
+        /// `C:` and a client's host name, or `S:` and a server's alias.
+        [align8] pub issuer: Text,
+        /// When it expires, in seconds since 1970.
+        pub timeout: u64,
+        /// Empty in builds without key or certificate security.
+        pub signature: Vec<u8>,
+        /// Empty in builds without certificate security.
+        [pad4] pub certificate: Vec<u8>,
     }
 }
 

@@ -6,8 +6,7 @@
 
 use super::attr::{DistView, mask};
 use super::codec::{Reader, Wire};
-use super::request;
-use super::request::HintView;
+use super::request::{self, HintView};
 use super::transfer::{PreqView, Transfer, TransferError};
 use super::types::{FsId, Handle, IoType, ObjType, Op, OpClass, Status};
 use crate::wire::DecodeError;
@@ -25,8 +24,6 @@ pub struct RequestView<'a> {
     hint_count: usize,
     /// Whether a server made the request while serving another one (hint type 6); clients never send this hint.
     pub has_server_id_hint: bool,
-    /// The metafile or parent directory (hint type 3).
-    pub hint_handle: Option<Handle>,
     /// Where the body starts, in bytes from the start of the payload.
     pub body_at: usize,
 }
@@ -41,16 +38,11 @@ impl<'a> RequestView<'a> {
         let hint_count = r.count(8)?;
         let hints_at = r.offset();
         let mut has_server_id_hint = false;
-        let mut hint_handle = None;
         for _ in 0..hint_count {
-            match HintView::read(&mut r)? {
-                HintView::Handle(handle) => hint_handle = Some(handle),
-                HintView::Number { kind: 6, .. } => has_server_id_hint = true,
-                _ => {}
-            }
+            has_server_id_hint |= matches!(HintView::read(&mut r)?, HintView::Number { kind: 6, .. });
         }
         let body_at = r.offset();
-        Ok(Self { payload, op, capability, hints_at, hint_count, has_server_id_hint, hint_handle, body_at })
+        Ok(Self { payload, op, capability, hints_at, hint_count, has_server_id_hint, body_at })
     }
 
     /// The hints in order.
@@ -66,29 +58,21 @@ impl<'a> RequestView<'a> {
     /// On whose behalf the request is made; `None` for operations without a credential, such as IO.
     pub fn credential_ids(&self) -> Result<Option<CredentialIds<'a>>, DecodeError> {
         let mut r = self.body();
-        match self.op {
-            Op::CrDirent => {}
-            Op::TreeRemove | Op::TreeSetAttr => {
-                r.take(4)?;
-            }
-            Op::Create | Op::MkDir => {
-                r.take(8)?;
-            }
-            Op::Remove | Op::TreeGetFileSize | Op::TreeGetAttr => {
-                r.take(12)?;
-            }
-            Op::GetAttr | Op::Unstuff => {
-                r.take(16)?;
-            }
-            Op::SetAttr => {
-                r.take(16)?;
-                attr(&mut r)?;
-            }
+        let before = match self.op {
+            Op::CrDirent => 0,
+            Op::TreeRemove | Op::TreeSetAttr => 4,
+            Op::Create | Op::MkDir => 8,
+            Op::Remove | Op::TreeGetFileSize | Op::TreeGetAttr => 12,
+            Op::GetAttr | Op::Unstuff | Op::SetAttr => 16,
             Op::LookupPath => {
                 r.str()?;
-                r.take(20)?;
+                20
             }
             _ => return Ok(None),
+        };
+        r.take(before)?;
+        if self.op == Op::SetAttr {
+            attr(&mut r)?;
         }
         CredentialIds::read(&mut r).map(Some)
     }
@@ -104,7 +88,7 @@ impl<'a> RequestView<'a> {
     }
 
     /// The type and number of objects of a BATCH_CREATE; `None` for other operations.
-    pub fn batch_create(&self) -> Result<Option<(ObjType, u32)>, DecodeError> {
+    fn batch_create(&self) -> Result<Option<(ObjType, u32)>, DecodeError> {
         if self.op != Op::BatchCreate {
             return Ok(None);
         }
@@ -130,17 +114,17 @@ impl<'a> RequestView<'a> {
     pub(crate) fn layout_offset(&self) -> Result<Option<usize>, DecodeError> {
         let mut r = self.body();
         match self.op {
-            Op::Create | Op::MkDir => r.take(8)?,
+            Op::Create => {
+                skip_attr(&mut r)?;
+                r.take(4)?;
+            }
+            Op::MkDir => {
+                skip_attr(&mut r)?;
+                r.pad4()?;
+                array(&mut r, 16)?;
+                r.take(12)?;
+            }
             _ => return Ok(None),
-        };
-        CredentialIds::read(&mut r)?;
-        attr(&mut r)?;
-        if self.op == Op::MkDir {
-            r.pad4()?;
-            array(&mut r, 16)?;
-            r.take(12)?;
-        } else {
-            r.take(4)?;
         }
         Ok(Some(r.offset()))
     }
@@ -207,14 +191,6 @@ impl ReplyHead {
         };
         r.finish()?;
         Ok(Self { op, status, numbers })
-    }
-
-    /// Bytes in this server's datafile, if the reply states it.
-    pub fn bstream_size(&self) -> Option<u64> {
-        match self.numbers {
-            ReplyNumbers::IoAck { bstream_size } | ReplyNumbers::SmallIo { bstream_size, .. } => Some(bstream_size),
-            _ => None,
-        }
     }
 }
 
@@ -303,8 +279,16 @@ impl RequestView<'_> {
         let mut r = self.body();
         let count = match self.op {
             Op::LookupPath => names(r.str()?),
-            Op::Create => new_file(&mut r)?,
-            Op::MkDir => new_directory(&mut r)?,
+            Op::Create => {
+                skip_attr(&mut r)?;
+                u32::try_from(r.i32()?).unwrap_or(1)
+            }
+            Op::MkDir => {
+                skip_attr(&mut r)?;
+                r.pad4()?;
+                array(&mut r, 16)?;
+                u32::try_from(r.i32()?).unwrap_or(1)
+            }
             Op::ReadDir => after(&mut r, 12)?.u32()?.min(LISTED_MAX),
             Op::BatchCreate => after(&mut r, 8)?.u32()?,
             Op::MgmtIterateHandles => u32::try_from(after(&mut r, 4)?.i32()?).unwrap_or(1),
@@ -315,15 +299,14 @@ impl RequestView<'_> {
             Op::AtomicEattr => counted(after(&mut r, 20)?, 24)?,
             Op::ListEattr => counted(after(&mut r, 24)?, 8)?,
             Op::TreeRemove | Op::TreeGetFileSize | Op::TreeSetAttr | Op::TreeGetAttr => tree(self.op, &mut r)?,
-            Op::Mirror => copies(&mut r)?,
-            Op::MgmtSplitDirent => moved_entries(&mut r)?,
+            Op::Mirror => distributed(&mut r, 12)?,
+            Op::MgmtSplitDirent => distributed(&mut r, 16)?,
             _ => 1,
         };
         Ok(count.max(1))
     }
 }
 
-/// Skips `len` bytes.
 fn after<'r, 'a>(r: &'r mut Reader<'a>, len: usize) -> Result<&'r mut Reader<'a>, DecodeError> {
     r.take(len)?;
     Ok(r)
@@ -340,22 +323,11 @@ fn names(path: &[u8]) -> u32 {
     u32::try_from(names).unwrap_or(u32::MAX)
 }
 
-/// Each server of the file creates an object.
-fn new_file(r: &mut Reader<'_>) -> Result<u32, DecodeError> {
+/// Skips the start of a CREATE or MKDIR with its attributes.
+fn skip_attr(r: &mut Reader<'_>) -> Result<(), DecodeError> {
     r.take(8)?;
     CredentialIds::read(r)?;
-    attr(r)?;
-    Ok(u32::try_from(r.i32()?).unwrap_or(1))
-}
-
-/// Each server of the directory creates an object.
-fn new_directory(r: &mut Reader<'_>) -> Result<u32, DecodeError> {
-    r.take(8)?;
-    CredentialIds::read(r)?;
-    attr(r)?;
-    r.pad4()?;
-    array(r, 16)?;
-    Ok(u32::try_from(r.i32()?).unwrap_or(1))
+    attr(r)
 }
 
 /// The handles of a request that servers pass on to each other.
@@ -373,20 +345,12 @@ fn tree(op: Op, r: &mut Reader<'_>) -> Result<u32, DecodeError> {
     counted(r, 8)
 }
 
-/// The copies that a server makes of a datafile.
-fn copies(r: &mut Reader<'_>) -> Result<u32, DecodeError> {
+/// The copies of a MIRROR, or the entries of a MGMT_SPLIT_DIRENT.
+fn distributed(r: &mut Reader<'_>, len: usize) -> Result<u32, DecodeError> {
     r.take(12)?;
     DistView::read(r)?;
     r.take(8)?;
-    counted(r, 12)
-}
-
-/// The entries that move to another server's part of a directory.
-fn moved_entries(r: &mut Reader<'_>) -> Result<u32, DecodeError> {
-    r.take(12)?;
-    DistView::read(r)?;
-    r.take(8)?;
-    counted(r, 16)
+    counted(r, len)
 }
 
 /// A borrowed [`super::Capability`].
@@ -448,11 +412,6 @@ impl<'a> CredentialIds<'a> {
     /// The user's groups, the primary one first.
     pub fn gids(&self) -> impl ExactSizeIterator<Item = u32> + use<'a> {
         self.gids.chunks_exact(4).map(|bytes| bytes.try_into().map_or(0, u32::from_le_bytes))
-    }
-
-    /// The primary group.
-    pub fn gid(&self) -> Option<u32> {
-        self.gids().next()
     }
 
     /// Whether a server issued the credential to itself.

@@ -172,20 +172,8 @@ fn requests_have_no_user_if_none_was_stated() {
     }
 }
 
-#[test]
-fn kinds() {
-    let mut wire = Wire::new();
-    let mut kind = |message: Vec<u8>| wire.held(&message).1.kind;
-    assert_eq!(kind(read(1, 1)), OpKind::Read);
-    assert_eq!(kind(write(2, 1)), OpKind::Write);
-    assert_eq!(kind(small_read(3, 1)), OpKind::Read);
-    assert_eq!(kind(small_write(4, 1)), OpKind::Write);
-    assert_eq!(kind(readdir(5)), OpKind::Metadata);
-    assert_eq!(kind(request(6, create(&[]))), OpKind::Metadata);
-}
-
-/// A server copies to its mirrors with writes that carry neither the server hint nor any capability. Once they were
-/// held, because only the hint was checked; clients always have a capability.
+/// A server copies to its mirrors with writes that carry neither the server hint nor any capability; clients always
+/// have a capability.
 #[test]
 fn mirroring_writes_without_a_capability() {
     let bare = |io| frame_request(1, &Request::bare(RequestBody::Io(io)).encode());

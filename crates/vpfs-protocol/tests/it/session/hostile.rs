@@ -14,13 +14,13 @@ use crate::session::common::messages::*;
 
 #[test]
 fn fuzz_corpus() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/session");
-    let mut count = 0;
-    for entry in fs::read_dir(corpus).unwrap() {
-        fuzz::session(&fs::read(entry.unwrap().path()).unwrap());
-        count += 1;
+    for name in ["session", "nfs_session"] {
+        let target = if name == "session" { fuzz::session } else { fuzz::nfs_session };
+        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
+        let entries: Vec<_> = fs::read_dir(corpus).unwrap().collect();
+        assert!(!entries.is_empty(), "{name}");
+        entries.into_iter().for_each(|entry| target(&fs::read(entry.unwrap().path()).unwrap()));
     }
-    assert!(count > 0, "the corpus is empty");
 }
 
 /// Every captured request truncated to every length, with a matching header.

@@ -1,9 +1,5 @@
 //! Sessions of NFS: what is scheduled and for whom, what passes, and in which order.
 
-use std::fs;
-use std::path::Path;
-
-use crate::session::common;
 use nfs3_types::nfs3::{
     COMMIT3args, GETATTR3args, Nfs3Option, Nfs3Result, READ3args, READ3resfail, READ3resok, READDIRPLUS3args,
     READDIRPLUS3resfail, READDIRPLUS3resok, WRITE3args, WRITE3resfail, WRITE3resok, cookieverf3, dirlistplus3,
@@ -21,7 +17,7 @@ use vpfs_protocol::session::{
 };
 
 use crate::fuzz;
-use crate::session::common::{CLIENT, Wire, assert_done, assert_same};
+use crate::session::common::{self, CLIENT, Wire, assert_done, assert_same};
 
 const NFS: u32 = 100_003;
 const MOUNT: u32 = 100_005;
@@ -132,6 +128,13 @@ fn enqueued(actions: &[Action]) -> Vec<(OpId, Submission)> {
         action => panic!("{action:?}"),
     });
     enqueued.collect()
+}
+
+fn corrected_objects(actions: &[Action]) -> Option<u32> {
+    actions.iter().find_map(|action| match action {
+        Action::CorrectObjects(_, count) => Some(count.get()),
+        _ => None,
+    })
 }
 
 fn closed(actions: &[Action]) -> &CloseReason {
@@ -311,8 +314,7 @@ fn a_listing_is_charged_for_its_entries() {
     let arguments = READDIRPLUS3args { dir: file(1), cookie: 0, cookieverf, dircount: maxcount, maxcount };
     let (op, submission) = wire.held(&call(READDIRPLUS, 1, 5, &arguments));
     assert_eq!((submission.kind, submission.objects.get()), (OpKind::Metadata, 64));
-    wire.dispatch(op);
-    wire.take_to_server();
+    wire.send(op);
     let entry = |id: u8| entryplus3 {
         fileid: id.into(),
         name: filename3(Opaque::owned(vec![b'a' + id; 9])),
@@ -326,9 +328,7 @@ fn a_listing_is_charged_for_its_entries() {
     assert_eq!(wire.server(&answer[..700]), [], "entries are counted when all are here");
     let actions = wire.server(&answer[700..]);
     assert_same(&wire.take_to_client(), &answer);
-    let objects =
-        |action: &Action| if let Action::CorrectObjects(_, count) = action { Some(count.get()) } else { None };
-    assert_eq!(actions.iter().find_map(objects), Some(11));
+    assert_eq!(corrected_objects(&actions), Some(11));
     assert_done(&actions, op, 0);
 }
 
@@ -355,8 +355,7 @@ fn what_every_client_does_first_is_sent_at_once_but_only_one_at_a_time() {
         let (waits, submission) = wire.held(&null(program, 2));
         assert_eq!(submission.kind, OpKind::Metadata);
         wire.server_passes(&reply(1, &[]));
-        wire.dispatch(waits);
-        wire.take_to_server();
+        wire.send(waits);
         assert_done(&wire.server_passes(&reply(2, &[])), waits, 0);
     }
     wire.assert_idle();
@@ -371,8 +370,7 @@ fn users_of_one_connection_do_not_wait_for_each_other() {
     let (small, submission) = wire.held(&read(99, 2000, 1, 4096));
     assert_eq!(submission.user.unwrap().uid, 2000);
     wire.dispatch(held[0].0);
-    wire.dispatch(small);
-    wire.take_to_server();
+    wire.send(small);
     assert_done(&wire.server_passes(&read_reply(99, &[1; 4096], 9000)), small, 4096);
     assert_done(&wire.server_passes(&write_reply(0, 9000)), held[0].0, 9000);
 }
@@ -450,8 +448,7 @@ fn calls_of_the_server_and_their_replies_pass() {
     assert_eq!(wire.server_passes(&reply(77, &[])), [], "a reply to nobody");
     let (held, _) = wire.held(&getattr(2, 5));
     assert_eq!(wire.server_passes(&reply(2, &[])), [], "a reply to a call that was not sent");
-    wire.dispatch(held);
-    wire.take_to_server();
+    wire.send(held);
     assert_done(&wire.server_passes(&reply(2, &[])), held, 0);
     wire.assert_idle();
 }
@@ -544,7 +541,6 @@ fn gss_call(proc: u32, context: u32, number: u32, arguments: &[u8]) -> Vec<u8> {
     framed(&[&head, arguments].concat())
 }
 
-/// The number of a call in its context.
 fn gss_number(call: &[u8]) -> u32 {
     u32::from_be_bytes(*call[4 + 10 * 4..].first_chunk().unwrap())
 }
@@ -644,23 +640,20 @@ fn compounds_are_charged_for_their_data() {
     let (op, submission) = wire.held(&compound(1, 7, &[words(&[25, 0, 0, 0, 0, 0, 4096, 8192])]));
     assert_eq!((submission.kind, submission.cost.0), (OpKind::Read, 8192));
     assert_eq!(submission.position.unwrap().start, 4096);
-    wire.dispatch(op);
-    wire.take_to_server();
+    wire.send(op);
     let answer = compound_reply(1, 0, &[&[25, 0, 1, 5000][..], &[0; 1250]].concat());
     assert_done(&wire.server_passes(&answer), op, 5000);
 
     let write = [words(&[38, 0, 0, 0, 0, 0, 0, 0, 6000]), vec![1; 6000]].concat();
     let (op, submission) = wire.held(&compound(2, 7, &[write]));
     assert_eq!((submission.kind, submission.cost.0), (OpKind::Write, 6000));
-    wire.dispatch(op);
-    wire.take_to_server();
+    wire.send(op);
     assert_done(&wire.server_passes(&compound_reply(2, 0, &[38, 0, 6000, 0, 0, 0])), op, 6000);
 
     let lookups = vec![words(&[15, 1, 0x6100_0000]); 3];
     let (op, submission) = wire.held(&compound(3, 7, &lookups));
     assert_eq!((submission.kind, submission.objects.get()), (OpKind::Metadata, 3));
-    wire.dispatch(op);
-    wire.take_to_server();
+    wire.send(op);
     let completed = common::completed(&wire.server_passes(&compound_reply(3, 2, &[15, 2])));
     assert_eq!(completed.outcome, Outcome::Answered { status: -2 });
     wire.assert_idle();
@@ -672,8 +665,7 @@ fn what_several_reads_return_is_charged_as_it_was_asked_for() {
     let read = words(&[25, 0, 0, 0, 0, 0, 0, 8192]);
     let (op, submission) = wire.held(&compound(1, 7, &[read.clone(), read]));
     assert_eq!(submission.cost.0, 16_384);
-    wire.dispatch(op);
-    wire.take_to_server();
+    wire.send(op);
     let actions = wire.server_passes(&compound_reply(1, 0, &[25, 0, 1, 0]));
     assert!(!actions.iter().any(|action| matches!(action, Action::CorrectCost(..))), "{actions:?}");
 }
@@ -730,47 +722,12 @@ fn what_keeps_a_lease_passes_at_once() {
     // An operation that nobody knows, and more behind it, may move data.
     let (op, submission) = wire.held(&compound(2, 7, &[words(&[40, 1]), vec![0; 40_000]]));
     assert_eq!((submission.kind, submission.objects.get()), (OpKind::Metadata, 9));
-    wire.dispatch(op);
-    wire.take_to_server();
+    wire.send(op);
     let actions = wire.server_passes(&reply(2, &[0; 60_000]));
-    let objects =
-        |action: &Action| if let Action::CorrectObjects(_, count) = action { Some(count.get()) } else { None };
-    assert_eq!(actions.iter().find_map(objects), Some(24));
+    assert_eq!(corrected_objects(&actions), Some(24));
 }
 
 proptest! {
-    /// However bytes are split into reads, the same requests are scheduled, and every byte arrives.
-    #[test]
-    fn splits_do_not_matter(
-        kinds in proptest::collection::vec((0..4_u8, 1..4_u32, 0..70_000_usize), 1..12), piece in 1..90_000_usize,
-    ) {
-        let request = |(xid, (kind, uid, len)): (u32, &(u8, u32, usize))| match kind {
-            0 => read(xid, *uid, 1, 4096),
-            1 => write(xid, *uid, 2, &vec![*kind; *len]),
-            2 => commit(xid, *uid, 2),
-            _ => getattr(xid, *uid),
-        };
-        let stream: Vec<u8> = (0..).zip(&kinds).flat_map(request).collect();
-        let mut wire = wire();
-        let mut waiting = Vec::new();
-        for piece in stream.chunks(piece) {
-            waiting.extend(enqueued(&wire.client(piece)));
-        }
-        let mut sent = Vec::new();
-        while let Some((op, _)) = waiting.pop() {
-            wire.record.dispatch(op);
-            wire.session.dispatch(wire.now, op, None);
-            waiting.extend(enqueued(&wire.actions()));
-            sent.push(wire.take_to_server());
-        }
-        let lengths = |messages: &mut Vec<Vec<u8>>| {
-            messages.sort();
-            messages.clone()
-        };
-        let mut expected: Vec<Vec<u8>> = (0..).zip(&kinds).map(request).collect();
-        prop_assert!(lengths(&mut sent) == lengths(&mut expected));
-    }
-
     /// Scripts for the fuzz target: messages of both sides in any order, and what a driver does.
     #[test]
     fn any_script_is_the_same_in_pieces(
@@ -782,12 +739,4 @@ proptest! {
         let script: Vec<u8> = steps.into_iter().flat_map(|(step, arguments)| [vec![step], arguments].concat()).collect();
         fuzz::nfs_session(&[&[limits, piece][..], &script].concat());
     }
-}
-
-#[test]
-fn fuzz_corpus() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/nfs_session");
-    let entries: Vec<_> = fs::read_dir(corpus).unwrap().collect();
-    assert!(!entries.is_empty());
-    entries.into_iter().for_each(|entry| fuzz::nfs_session(&fs::read(entry.unwrap().path()).unwrap()));
 }

@@ -67,8 +67,7 @@ fn what_is_dispatched_while_the_client_hangs_takes_no_slot() {
     assert_released(&mut wire, &[first]);
     assert_eq!(wire.server_passes(&ack(2, 0)), [Action::Release(second)]);
     let (third, _) = wire.held(&readdir(3));
-    wire.dispatch(third);
-    wire.take_to_server();
+    wire.send(third);
     assert_eq!(wire.wait(STALL), [], "only the server can end it, and the client was there just now");
     assert_done(&wire.server_passes(&readdir_reply(3, 1)), third, 0);
 }

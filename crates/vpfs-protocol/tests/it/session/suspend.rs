@@ -104,8 +104,7 @@ fn the_user_is_left_to_the_next_session() {
     let mut wire = Wire::new();
     let (op, submission) = wire.held(&getattr(1, credential("C:host", 1000, &[100])));
     let user = submission.user.unwrap();
-    wire.dispatch(op);
-    wire.take_to_server();
+    wire.send(op);
     wire.server(&refusal(1, Op::GetAttr));
     wire.take_to_client();
     let suspended = wire.suspend().unwrap();

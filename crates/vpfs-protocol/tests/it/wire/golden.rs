@@ -15,7 +15,7 @@ use vpfs_protocol::wire::pvfs2::rewrite::{ClientTimeouts, RewriteError};
 use vpfs_protocol::wire::pvfs2::view::ReplyNumbers;
 use vpfs_protocol::wire::pvfs2::{
     Columns, Credential, Dist, Errno, Handle, Hint, HintView, IoType, Op, Reply, ReplyBody, ReplyHead, Request,
-    RequestBody, RequestView, Status, Text, Transfer, request, rewrite,
+    RequestBody, RequestView, Status, Transfer, request, rewrite,
 };
 use vpfs_protocol::wire::{DecodeError, bmi};
 
@@ -355,11 +355,6 @@ fn heads_of_requests() {
         assert_eq!(view.capability.handles().collect::<Vec<_>>(), request.capability.handles, "{}", frame.name);
         assert_eq!(view.capability.timeout, request.capability.timeout, "{}", frame.name);
         assert_eq!(view.hints().count(), request.hints.len(), "{}", frame.name);
-        let handle = request.hints.iter().find_map(|hint| match hint {
-            Hint::Handle(handle) => Some(*handle),
-            _ => None,
-        });
-        assert_eq!(view.hint_handle, handle, "{}", frame.name);
         let has_server_id = request.hints.iter().any(|hint| matches!(hint, Hint::ServerId(_)));
         assert_eq!(view.has_server_id_hint, has_server_id, "{}", frame.name);
     }
@@ -376,7 +371,6 @@ fn credentials() {
         if let (Some(ids), Some(credential)) = (ids, request.body.credential()) {
             assert_eq!(ids.uid, credential.uid, "{}", frame.name);
             assert_eq!(ids.gids().collect::<Vec<_>>(), credential.gids, "{}", frame.name);
-            assert_eq!(ids.gid(), credential.gids.first().copied(), "{}", frame.name);
             assert_eq!(ids.issuer, credential.issuer.0, "{}", frame.name);
             count += 1;
         }
@@ -591,16 +585,6 @@ fn nothing_to_rewrite_is_the_same_bytes() {
 }
 
 #[test]
-fn timeouts() {
-    let payload = Frame::named("op13_getconfig_response").payload;
-    let timeouts = ClientTimeouts { bmi_secs: Some(900), flow_secs: Some(1200) };
-    let expected = text_of(&payload)
-        .replace("ClientJobBMITimeoutSecs 300", "ClientJobBMITimeoutSecs 900")
-        .replace("ClientJobFlowTimeoutSecs 300", "ClientJobFlowTimeoutSecs 1200");
-    assert_eq!(text_of(&rewrite::config_text(&payload, timeouts, |_| None).unwrap()), expected);
-}
-
-#[test]
 fn a_configuration_that_grows_too_long_is_refused() {
     let text = format!("<Aliases>\nAlias a tcp://127.0.0.1:1\n</Aliases>\n#{}", "x".repeat(65490));
     let payload = Reply::from(GetConfig { text: text.into() }).encode();
@@ -624,17 +608,6 @@ fn explicit_layouts() {
     assert_eq!(Request::decode(&rewritten), Ok(expected));
     assert_eq!(rewrite::layout(&original, |_| None).unwrap(), None);
     assert_eq!(rewrite::layout(&original, |same| Some(same.to_owned())).unwrap(), None);
-}
-
-#[test]
-fn directories_have_layouts_too() {
-    let mut request = Request::decode(&Frame::named("op11_mkdir_request").payload).unwrap();
-    let RequestBody::MkDir(body) = &mut request.body else { panic!() };
-    body.layout.algorithm = vpfs_protocol::wire::pvfs2::Layout::LIST;
-    body.layout.servers.0 = vec!["tcp://127.0.0.1:4334".into()];
-    let rewritten = rewrite::layout(&request.encode(), proxy).unwrap().unwrap();
-    let RequestBody::MkDir(body) = Request::decode(&rewritten).unwrap().body else { panic!() };
-    assert_eq!(body.layout.servers.0, [Text::from("tcp://proxy.example:14334")]);
 }
 
 #[test]

@@ -21,17 +21,17 @@ use vpfs_protocol::wire::nfs::{
 use crate::fuzz;
 
 /// Name, call and reply.
-fn golden() -> Vec<(String, Vec<u8>, Vec<u8>)> {
-    let bytes =
-        |hex: &str| (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect();
-    let text = include_str!("../../golden-nfs/v3.txt");
-    let line = |line: &str| {
-        let [name, call, reply] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
-        (name.to_owned(), bytes(call), bytes(reply))
+fn golden(text: &str) -> impl Iterator<Item = (&str, Vec<u8>, Vec<u8>)> {
+    let bytes = |hex: &str| -> Vec<u8> {
+        (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
     };
-    text.lines().map(line).collect()
+    text.lines().map(move |line| {
+        let [name, call, reply] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        (name, bytes(call), bytes(reply))
+    })
 }
 
+const V3: &str = include_str!("../../golden-nfs/v3.txt");
 fn pack(value: &impl Pack) -> Vec<u8> {
     let mut bytes = Vec::new();
     value.pack(&mut bytes).unwrap();
@@ -70,7 +70,7 @@ fn reply(message: &[u8]) -> Reply<'_> {
 
 #[test]
 fn captured_calls_are_what_another_decoder_says() {
-    for (name, bytes, _) in golden() {
+    for (name, bytes, _) in golden(V3) {
         let call = call(message(&bytes));
         let (theirs, len) = rpc_msg::unpack(&mut &bytes[4..]).unwrap();
         let msg_body::CALL(body) = theirs.body else { panic!("{name}") };
@@ -85,14 +85,14 @@ fn captured_calls_are_what_another_decoder_says() {
 
 #[test]
 fn captured_accesses_and_replies() {
-    let found: Vec<_> = golden().into_iter().filter(|(name, ..)| !name.starts_with("MOUNT")).collect();
+    let found: Vec<_> = golden(V3).filter(|(name, ..)| !name.starts_with("MOUNT")).collect();
     assert_eq!(found.len(), 11);
     for (name, sent, answered) in found {
         let (call, reply) = (call(message(&sent)), reply(message(&answered)));
         assert_eq!(call.xid, reply.xid, "{name}");
         let (access, results) =
             (Access::parse(call.procedure, call.arguments.unwrap()).unwrap(), reply.results.unwrap());
-        match (name.as_str(), access) {
+        match (name, access) {
             ("NULL", Access::Null) => continue,
             ("READ", Access::Read { offset: 0, count, .. }) => {
                 assert!(count >= 100);
@@ -263,7 +263,7 @@ proptest! {
 
     #[test]
     fn damaged_records_do_not_panic(at: usize, changes in proptest::collection::vec((any::<usize>(), any::<u8>()), 0..6)) {
-        let golden = golden();
+        let golden: Vec<_> = golden(V3).collect();
         let (_, sent, answered) = &golden[at % golden.len()];
         for bytes in [sent, answered] {
             let mut bytes = bytes.clone();
@@ -370,21 +370,10 @@ fn others(text: &[u8]) -> Vec<Vec<u8>> {
     ]
 }
 
-/// Name, call and reply.
-fn golden_nfs4(text: &str) -> impl Iterator<Item = (&str, Vec<u8>, Vec<u8>)> {
-    let bytes = |hex: &str| -> Vec<u8> {
-        (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
-    };
-    text.lines().map(move |line| {
-        let [name, call, reply] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
-        (name, bytes(call), bytes(reply))
-    })
-}
-
 #[test]
 fn captured_calls_of_a_security_context() {
     let mut found = Vec::new();
-    for (name, call, reply) in golden_nfs4(include_str!("../../golden-nfs/gss.txt")) {
+    for (name, call, reply) in golden(include_str!("../../golden-nfs/gss.txt")) {
         let Ok(Message::Call(call)) = Message::parse(&call[4..]) else { panic!("{name}") };
         let Ok(Message::Reply(reply)) = Message::parse(&reply[4..]) else { panic!("{name}") };
         let Credential::Gss(gss) = call.credential else { panic!("{name}") };
@@ -404,7 +393,7 @@ fn captured_calls_of_a_security_context() {
 #[test]
 fn captured_compounds() {
     let mut found = Vec::new();
-    for (name, call, reply) in golden_nfs4(include_str!("../../golden-nfs/v4.txt")) {
+    for (name, call, reply) in golden(include_str!("../../golden-nfs/v4.txt")) {
         let Ok(Message::Call(call)) = Message::parse(&call[4..]) else { panic!("{name}") };
         let Ok(Message::Reply(reply)) = Message::parse(&reply[4..]) else { panic!("{name}") };
         let compound = Compound::parse(call.arguments.unwrap()).unwrap_or_else(|error| panic!("{name}: {error}"));

@@ -49,7 +49,6 @@ impl Built {
         self.ub - self.lb
     }
 
-    /// `copies` of the type at `place`.
     fn at(&self, place: i64, copies: i32) -> Vec<i64> {
         let copies = i64::from(copies);
         if self.is_run {

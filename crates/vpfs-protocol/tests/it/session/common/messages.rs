@@ -22,7 +22,6 @@ pub(crate) fn captured(kind: &str, name: &str) -> Vec<u8> {
     fs::read(corpus.join(kind).join(name)).unwrap()
 }
 
-/// The names of all captured payloads of a kind, `request` or `reply`.
 pub(crate) fn captured_names(kind: &str) -> Vec<String> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     let entries = fs::read_dir(corpus.join(kind)).unwrap();

@@ -69,14 +69,12 @@ impl Wire {
         actions
     }
 
-    /// The client sent these bytes.
     pub(crate) fn client(&mut self, bytes: &[u8]) -> Vec<Action> {
         self.client_buf.extend_from_slice(bytes);
         self.session.handle_client(self.now, &mut self.client_buf);
         self.actions()
     }
 
-    /// The server sent these bytes.
     pub(crate) fn server(&mut self, bytes: &[u8]) -> Vec<Action> {
         self.server_buf.extend_from_slice(bytes);
         self.session.handle_server(self.now, &mut self.server_buf);
@@ -106,6 +104,13 @@ impl Wire {
         assert_eq!(self.actions(), []);
     }
 
+    /// Dispatches an operation whose request then passes.
+    #[track_caller]
+    pub(crate) fn send(&mut self, op: OpId) {
+        self.dispatch(op);
+        self.take_to_server();
+    }
+
     /// The client sent a request that is held.
     #[track_caller]
     pub(crate) fn held(&mut self, message: &[u8]) -> (OpId, Submission) {
@@ -123,12 +128,10 @@ impl Wire {
         op
     }
 
-    /// Takes the bytes queued for the server.
     pub(crate) fn take_to_server(&mut self) -> Vec<u8> {
         take(self.session.to_server())
     }
 
-    /// Takes the bytes queued for the client.
     pub(crate) fn take_to_client(&mut self) -> Vec<u8> {
         take(self.session.to_client())
     }
@@ -173,7 +176,6 @@ impl Wire {
     }
 }
 
-/// Takes everything out of a queue.
 pub(crate) fn take(out: &mut Outbound) -> Vec<u8> {
     let mut taken = Vec::new();
     fuzz::take(out, usize::MAX, &mut Vec::new(), &mut taken);
@@ -200,7 +202,6 @@ pub(crate) fn messages(mut stream: &[u8]) -> Vec<(Tag, Mode, Vec<u8>)> {
     messages
 }
 
-/// The only operation that these actions complete.
 pub(crate) fn completed(actions: &[Action]) -> Completed {
     let mut completed = actions.iter().filter_map(|action| match action {
         Action::Complete(completed) => Some(*completed),
