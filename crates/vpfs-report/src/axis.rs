@@ -51,12 +51,10 @@ impl Axis {
         self
     }
 
-    /// Title and unit.
     pub(crate) fn label(&self) -> String {
         if self.unit.is_empty() { self.title.clone() } else { format!("{} [{}]", self.title, self.unit) }
     }
 
-    /// Whether the axis can show this value.
     pub(crate) fn shows(&self, value: f64) -> bool {
         match self.scale {
             Scale::Linear => value.abs() <= LARGEST,
@@ -96,7 +94,7 @@ impl Axis {
     }
 }
 
-/// An axis of a given length, in the form that `plotters` needs.
+/// An axis of a given length.
 #[derive(Clone)]
 pub(crate) enum Span {
     Linear(Range<f64>),
@@ -208,13 +206,11 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// A number with its unit, if it has one.
 pub(crate) fn with_unit(value: f64, unit: &str) -> String {
     let number = number(value);
     if unit.is_empty() { number } else { format!("{number} {unit}") }
 }
 
-/// Without trailing zeros.
 fn trimmed(digits: &str) -> &str {
     if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits }
 }

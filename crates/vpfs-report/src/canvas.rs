@@ -8,7 +8,6 @@ use plotters::prelude::{
 };
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// A part of the canvas, in pixels.
 pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// Text and axes; the dark theme replaces it.
@@ -42,7 +41,6 @@ pub(crate) type Pixel = (i32, i32);
 /// An error while drawing, which a caller cannot cause, as charts are drawn into a string.
 pub(crate) type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
-/// Usual width of a chart.
 pub(crate) const WIDTH: u32 = 760;
 /// Height of axes and data.
 const BODY: u32 = 360;
@@ -52,7 +50,6 @@ const ROW: u32 = 20;
 /// Rough width of a letter of the legend and labels.
 pub(crate) const LETTER: u32 = 8;
 
-/// How a series is drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Mark {
     Line,
@@ -77,7 +74,7 @@ impl Pen {
         PALETTE[self.number % PALETTE.len()]
     }
 
-    /// Draws the marker of a point. Markers change with each series, so that no two of the first thirty look alike.
+    /// The marker of a point. Markers change with each series, so that no two of the first thirty look alike.
     fn sign(self, sheet: &Area<'_>, at: Pixel) -> Drawn {
         let (color, (x, y)) = (self.color(), at);
         match self.number % 5 {
@@ -89,7 +86,6 @@ impl Pen {
         }
     }
 
-    /// Draws a series through these points.
     pub(crate) fn trace(self, sheet: &Area<'_>, places: Vec<Pixel>) -> Drawn {
         if matches!(self.mark, Mark::Points | Mark::Both) {
             places.iter().try_for_each(|&at| self.sign(sheet, at))?;
@@ -100,13 +96,11 @@ impl Pen {
         Ok(())
     }
 
-    /// Draws a bar between two corners.
     pub(crate) fn bar(self, sheet: &Area<'_>, corners: [Pixel; 2]) -> Drawn {
         sheet.draw(&Rectangle::new(corners, self.color().filled()))
     }
 }
 
-/// Draws a text of this size with its anchor at a point.
 pub(crate) fn text(sheet: &Area<'_>, text: &str, size: i32, color: RGBColor, at: Pixel, anchor: Pos) -> Drawn {
     sheet.draw(&Text::new(text, at, font(size, color).pos(anchor)))
 }
@@ -116,7 +110,6 @@ pub(crate) fn font(size: i32, color: RGBColor) -> TextStyle<'static> {
     ("sans-serif", size).into_font().color(&color)
 }
 
-/// One entry of the legend.
 pub(crate) type LegendEntry = (Pen, String);
 
 /// Everything around the data of a chart.
@@ -199,7 +192,6 @@ impl Frame<'_> {
     }
 }
 
-/// Draws one entry of the legend.
 fn entry(sheet: &Area<'_>, pen: Pen, name: &str, (x, y): Pixel) -> Drawn {
     match pen.mark {
         Mark::Bar => pen.bar(sheet, [(x, y - 6), (x + 24, y + 6)])?,
@@ -218,7 +210,6 @@ fn not_xml(c: char) -> bool {
     (c.is_control() && !matches!(c, '\t' | '\n' | '\r')) || matches!(c, '\u{FFFE}' | '\u{FFFF}')
 }
 
-/// Number of characters of a text.
 pub(crate) fn length(text: &str) -> u32 {
     u32::try_from(text.chars().count()).unwrap_or(u32::MAX / LETTER / 2)
 }

@@ -132,12 +132,10 @@ enum Reference {
 }
 
 impl Reference {
-    /// Value of the left axis.
     fn across(&self) -> Option<f64> {
         if let Self::Across(y, _) = self { Some(*y) } else { None }
     }
 
-    /// Value of the x axis.
     fn upright(&self) -> Option<f64> {
         if let Self::Upright(x, _) = self { Some(*x) } else { None }
     }
@@ -146,7 +144,6 @@ impl Reference {
         self.across().is_none_or(|y| plot.y.shows(y)) && self.upright().is_none_or(|x| plot.x.shows(x))
     }
 
-    /// Draws the line and its label across the columns and rows of the plot.
     fn draw(&self, sheet: &Area<'_>, (columns, rows): &Field, place: &dyn Fn((f64, f64)) -> Pixel) -> Drawn {
         // Any value of the other axis will do; this one can be shown on every scale.
         let row = |y| place((1.0, y)).1;
@@ -168,7 +165,6 @@ impl Reference {
 
 /// Columns and rows of pixels between the axes.
 type Field = (Range<i32>, Range<i32>);
-/// The axes of a plot.
 type Axes<'a, 'b> = DualCoordChartContext<'a, SVGBackend<'b>, Cartesian2d<Span, Span>, Cartesian2d<Span, Span>>;
 
 /// Series over two or three axes. Memory and the size of the SVG are O(points).
@@ -233,7 +229,7 @@ impl Plot {
         self.series.iter().map(|series| (&self.y, series)).chain(right)
     }
 
-    /// Numbers of points that can and that cannot be shown.
+    /// Points that can, and that cannot be shown.
     fn counts(&self) -> (usize, usize) {
         let of = |(axis, series): (&Axis, &Series)| (self.visible(axis, series).count(), series.points.len());
         let (shown, all) = self.all_series().map(of).fold((0, 0), |(a, b), (shown, all)| (a + shown, b + all));
@@ -434,7 +430,6 @@ impl Bars {
         self.visible().try_for_each(|visible| self.draw_bar(sheet, visible, floor, &place))
     }
 
-    /// Draws a bar from the base line, its error bar, and its value above both.
     fn draw_bar(
         &self,
         sheet: &Area<'_>,
@@ -456,14 +451,13 @@ impl Bars {
         canvas::text(sheet, &crate::number(bar.value), 13, INK, place(middle, top), above)
     }
 
-    /// The values that the axis must show for a bar: the bar's value and, if it has a valid error bar, its ends.
+    /// What the axis must show of a bar: its value behind the ends of its error bar, if that is valid.
     fn ends(&self, bar: Bar) -> Vec<f64> {
         let error = bar.error.filter(|&(low, high)| self.y.shows(low) && self.y.shows(high));
         error.map_or_else(|| vec![bar.value], |(low, high)| vec![low, high, bar.value])
     }
 }
 
-/// Draws an error bar.
 fn whisker(sheet: &Area<'_>, (x, low): Pixel, (_, high): Pixel) -> Drawn {
     let lines = [[(x, low), (x, high)], [(x - 4, low), (x + 4, low)], [(x - 4, high), (x + 4, high)]];
     lines.into_iter().try_for_each(|line| sheet.draw(&PathElement::new(line, INK.stroke_width(1))))
@@ -539,12 +533,6 @@ mod tests {
     }
 
     #[test]
-    fn equal_plots_give_equal_bytes() {
-        let make = || plot([Series::line("a", (1..100).map(|x| (f64::from(x), f64::from(x).sqrt())))]).svg();
-        assert_eq!(make(), make());
-    }
-
-    #[test]
     fn hidden_values_are_noted() {
         assert!(plot([]).svg().contains("no data: every series is empty"));
         assert!(plot([Series::line("a", [])]).svg().contains("no data"));
@@ -617,6 +605,5 @@ mod tests {
         let narrow = bars(&groups[..2], &[&[1.0; 2]]);
         let wide = bars(&groups, &[&[1.0; 30], &[1.0; 30]]);
         assert!(narrow.width() == canvas::WIDTH && wide.width() > 30 * 2 * BAR);
-        assert_eq!(wide.svg(), wide.svg());
     }
 }

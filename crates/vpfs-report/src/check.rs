@@ -124,7 +124,6 @@ impl Check {
         Verdict::of((self.ours.median - self.paper).abs() <= most)
     }
 
-    /// The row of the table, see [`VALUES`].
     pub(crate) fn cells(&self) -> [String; 8] {
         let runs = self.ours.spread.map(|[least, largest]| format!(" ({} to {})", number(least), number(largest)));
         [
@@ -174,7 +173,6 @@ impl Conclusion {
         Verdict::of(self.holds)
     }
 
-    /// The row of the table, see [`CONCLUSIONS`].
     pub(crate) fn cells(&self) -> [String; 6] {
         let ours = self.ours.iter().map(|(name, value)| format!("{name} {}", number(value.median)));
         let why = if self.verdict() == Verdict::Passes { &self.reason } else { &self.cause };
@@ -238,17 +236,8 @@ mod tests {
     use super::*;
 
     fn check(paper: f64, ours: impl Into<Measured>, percent: f64) -> Check {
-        let (figure, what) = ("Fig. 1".into(), "ratio".into());
-        Check {
-            figure,
-            what,
-            unit: String::new(),
-            kind: Kind::Evidence,
-            paper,
-            ours: ours.into(),
-            percent,
-            why: "".into(),
-        }
+        let ([figure, what, unit, why], kind) = (["Fig. 1", "ratio", "", ""].map(String::from), Kind::Evidence);
+        Check { figure, what, unit, kind, paper, ours: ours.into(), percent, why }
     }
 
     fn conclusion(holds: bool) -> Conclusion {

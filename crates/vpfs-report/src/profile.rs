@@ -42,7 +42,6 @@ fn outstanding() -> Axis {
     Axis::log2("outstanding", "")
 }
 
-/// One line for each size.
 fn curves(plot: Plot, measured: &[Measurement], value: impl Fn(&Measurement) -> f64) -> Plot {
     measured.chunk_by(|left, right| left.size == right.size).fold(plot, |plot, of_size| {
         let points = of_size.iter().map(|one| (f64::from(one.outstanding), value(one)));

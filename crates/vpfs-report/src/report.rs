@@ -32,7 +32,6 @@ impl Table {
     }
 }
 
-/// One item of a section.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Item {
@@ -183,7 +182,6 @@ impl Report {
         self
     }
 
-    /// The conclusions of all sections.
     pub(crate) fn conclusions(&self) -> impl Iterator<Item = &Conclusion> {
         self.sections.iter().flat_map(|section| &section.conclusions)
     }
@@ -280,7 +278,6 @@ fn contents(report: &Report) -> Markup {
     }
 }
 
-/// Headings of [`counts`].
 const COUNTS: [&str; 4] = ["conclusions", "hold", "values", "agree"];
 
 fn counts(tally: Tally) -> Markup {
@@ -363,7 +360,7 @@ fn of_table(Table { headings, rows }: &Table) -> Markup {
     }
 }
 
-/// A number, perhaps with a unit, or the absence of one.
+/// With a unit, or the absence of a number, too.
 fn is_number(cell: &str) -> bool {
     let number = cell.trim_end_matches(|char: char| char.is_alphabetic() || "% µ/".contains(char));
     cell == "-" || number.parse::<f64>().is_ok()

@@ -58,10 +58,8 @@ impl Storage {
 /// Start-up times and rates of disk and flash servers that the paper's cost model has.
 const MODELS: [UniformProfile; 2] = [UniformProfile::HARL_DISK, UniformProfile::HARL_FLASH];
 
-/// The cluster of [HARL §IV-A], as the simulator and as the cost model see it. The scenario file states the
-/// assumptions.
-///
-/// An application on the cluster.
+/// An application on the cluster of [HARL §IV-A], as the simulator and as the cost model see it. The scenario file
+/// states the assumptions.
 #[derive(Clone)]
 struct Job {
     storage: Storage,
@@ -71,7 +69,6 @@ struct Job {
     plan: Arc<dyn Plan>,
     /// The paper's requests as a trace has them, each place once.
     pass: Arc<dyn Plan>,
-    /// The phases that are measured.
     phases: Vec<Phase>,
 }
 
@@ -208,8 +205,7 @@ const DEFAULT: u64 = 64 << 10;
 const FIXED: [u64; 8] = [16 << 10, 32 << 10, DEFAULT, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20];
 /// Random pairs; the paper does not say how many, nor from which range.
 const RANDOM: usize = 8;
-/// For Algorithm 2, which prices a sample of the requests with all pairs and the best of these with all
-/// requests.
+/// For Algorithm 2, which prices a sample of the requests with all pairs and the best of these with all requests.
 const LETTER_BUDGET: u64 = 1_000_000;
 /// The ways to choose stripes, as names of values have them.
 const ADVISERS: [&str; 2] = ["letter", "vpfs"];
@@ -237,10 +233,7 @@ struct Comparison {
     advised: Vec<Layout>,
 }
 
-/// The layouts that [HARL §IV] compares, on servers with and without a cache: equal stripes, random ones, those of
-/// Algorithm 2 to the letter, and those of `vpfs layout advise`.
-///
-/// A figure: its panels measured and drawn.
+/// A figure: its panels measured with the layouts that [HARL §IV] compares, and drawn.
 fn figure(intro: Section, panels: &[Panel]) -> Result<(Section, Values), SimError> {
     let comparisons = compared(panels, &SEEDS, advised)?;
     let section = comparisons.iter().fold(intro, |section, (name, comparison)| {
@@ -290,7 +283,6 @@ fn random_stripe(lot: u64) -> u64 {
     (mix(lot) % 128 + 1) * STEP
 }
 
-/// Runs a job with these layouts and seeds.
 fn measured(job: &Job, layouts: Vec<Regions>, seeds: &[u64]) -> Result<Vec<Layout>, SimError> {
     let runs: Vec<_> = layouts.iter().flat_map(|regions| seeds.iter().map(move |&seed| (regions, seed))).collect();
     let rates = parallel::map(&runs, |&(regions, seed)| Ok(job.run(regions, seed)?.throughput() / 1e6));
@@ -333,8 +325,7 @@ fn by_vpfs(job: &Job) -> Result<Regions, SimError> {
 
 /// For each storage, panel and adviser, such as `bare.read.letter`: the gain over 64 KiB and over the slowest equal
 /// stripes in %, the rate in % of the best of all tried, and the stripes of the first region in KiB. The least `gain`
-/// and
-/// `best` of all panels without their name, such as `bare.vpfs.best`.
+/// and `best` of all panels without their name, such as `bare.vpfs.best`.
 fn values(comparisons: &[(String, Comparison)]) -> Result<Values, SimError> {
     let mut values = Values::default();
     for (panel, Comparison { storage, tried, advised }) in comparisons {
@@ -447,7 +438,6 @@ pub(crate) mod ior {
 
     pub(super) const OPS: [Op; 2] = [Op::Read, Op::Write];
 
-    /// An experiment with IOR.
     #[derive(Clone, Copy, Debug)]
     pub(super) struct Case {
         pub(super) op: Op,
@@ -504,52 +494,40 @@ pub(crate) mod ior {
         both.collect()
     }
 
-    const DEFAULT: Case = Case::default(Op::Read);
-
-    fn of_layouts() -> Cases {
-        vec![(DEFAULT, String::new())]
-    }
-
-    fn of_processes() -> Cases {
-        [8, 32, 128, 256].map(|processes| (Case { processes, ..DEFAULT }, format!(" {processes}"))).into()
-    }
-
-    fn of_requests() -> Cases {
-        [128, 1024].map(|kib| (Case { request: kib << 10, ..DEFAULT }, format!(" {kib}K"))).into()
-    }
-
-    fn of_servers() -> Cases {
-        [[7, 1], [2, 6]].map(|servers| (Case { servers, ..DEFAULT }, format!(" {}:{}", servers[0], servers[1]))).into()
+    fn cases(figure: &str) -> Cases {
+        const DEFAULT: Case = Case::default(Op::Read);
+        match figure {
+            "7" => vec![(DEFAULT, String::new())],
+            "8" => [8, 32, 128, 256].map(|processes| (Case { processes, ..DEFAULT }, format!(" {processes}"))).into(),
+            "9" => [128, 1024].map(|kib| (Case { request: kib << 10, ..DEFAULT }, format!(" {kib}K"))).into(),
+            _ => [[7, 1], [2, 6]]
+                .map(|servers| (Case { servers, ..DEFAULT }, format!(" {}:{}", servers[0], servers[1])))
+                .into(),
+        }
     }
 
     pub(super) fn layouts() -> Result<(Section, Values), SimError> {
-        super::figure(introduced("HARL Fig. 7: IOR with different layouts"), &panels(of_layouts())?)
+        super::figure(introduced("HARL Fig. 7: IOR with different layouts"), &panels(cases("7"))?)
     }
 
     pub(super) fn processes() -> Result<(Section, Values), SimError> {
-        super::figure(introduced("HARL Fig. 8: IOR by number of processes"), &panels(of_processes())?)
+        super::figure(introduced("HARL Fig. 8: IOR by number of processes"), &panels(cases("8"))?)
     }
 
     pub(super) fn requests() -> Result<(Section, Values), SimError> {
         let text = "The paper states one gain over 64K for both sizes of requests; it is compared at 128 KiB.";
-        super::figure(introduced("HARL Fig. 9: IOR by size of requests").text(text), &panels(of_requests())?)
+        super::figure(introduced("HARL Fig. 9: IOR by size of requests").text(text), &panels(cases("9"))?)
     }
 
     pub(super) fn servers() -> Result<(Section, Values), SimError> {
         let text = "The paper states one gain over 64K for both ratios; it is compared at 2:6, where it is largest.";
         let section = introduced("HARL Fig. 10: IOR by numbers of disk and flash servers").text(text);
-        super::figure(section, &panels(of_servers())?)
+        super::figure(section, &panels(cases("10"))?)
     }
 
     #[cfg(test)]
     pub(crate) fn changed(figure: &str, change: &str) -> Result<Values, SimError> {
-        let cases = match figure {
-            "7" => of_layouts(),
-            "8" => of_processes(),
-            "9" => of_requests(),
-            _ => of_servers(),
-        };
-        super::changed(&panels(cases)?, change)
+        super::changed(&panels(cases(figure))?, change)
     }
 
     fn introduced(heading: &str) -> Section {

@@ -12,21 +12,18 @@ use vpfs_sim::SimError;
 
 use crate::{Check, Conclusion, Kind, Measured, Section};
 
-/// All of `conclusions.toml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Conclusions {
     conclusion: Vec<Stated>,
 }
 
-/// All of `values.toml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StatedValues {
     value: Vec<StatedValue>,
 }
 
-/// A conclusion.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stated {
@@ -45,7 +42,6 @@ struct Stated {
     cause: String,
 }
 
-/// A value.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StatedValue {
@@ -90,7 +86,6 @@ impl Values {
         self.0.insert(name.into(), seeds.into_iter().collect());
     }
 
-    /// With every seed.
     pub(crate) fn get(&self, name: &str) -> Result<&[f64], SimError> {
         let unknown = || SimError::Scenario(format!("conclusions.toml or values.toml: there is no value {name:?}"));
         self.0.get(name).map(Vec::as_slice).ok_or_else(unknown)
@@ -156,7 +151,6 @@ impl StatedValue {
     }
 }
 
-/// A number, a value, or a number times a value.
 #[derive(Debug, PartialEq)]
 struct Term {
     factor: f64,

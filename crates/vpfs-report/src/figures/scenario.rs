@@ -16,14 +16,12 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<Scenario, SimError> {
     Scenario::parse(file, text).map_err(|problems| SimError::Scenario(problems.to_string()))
 }
 
-/// The scenario with its policy of that name.
 pub(crate) fn run(scenario: &Scenario, policy: &str) -> Result<Results, SimError> {
     let missing = || SimError::Scenario(format!("{}: there is no policy {policy:?}", scenario.name));
     let policy: &PolicySpec = scenario.policies.iter().find(|found| found.name == policy).ok_or_else(missing)?;
     Simulation::new(scenario, policy)?.run()
 }
 
-/// The same scenario with another seed.
 pub(crate) fn seeded(scenario: &Scenario, seed: u64) -> Scenario {
     Scenario { seed, ..scenario.clone() }
 }

@@ -109,12 +109,10 @@ fn extreme(values: &[u32], range: std::ops::Range<usize>, which: fn(f64, f64) ->
     values.get(range).unwrap_or_default().iter().map(|&value| f64::from(value)).fold(f64::NAN, which)
 }
 
-/// The latency of a call in ms.
 fn latency_ms(call: &CallTrace) -> f64 {
     (call.finished - call.issued).as_secs_f64() * 1e3
 }
 
-/// The calls of an application.
 fn calls(results: &Results, app: usize) -> impl Iterator<Item = &CallTrace> {
     results.trace.iter().filter(move |call| call.app as usize == app)
 }

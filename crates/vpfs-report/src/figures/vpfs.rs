@@ -39,7 +39,6 @@ pub(crate) mod asymmetric {
     const POLICIES: [&str; 2] = ["10 MB", "512 KB"];
     const WARM_UP: Duration = Duration::from_secs(60);
 
-    /// One run.
     #[derive(Clone, Copy, Debug)]
     struct Point {
         policy: &'static str,
@@ -48,7 +47,6 @@ pub(crate) mod asymmetric {
         seed: u64,
     }
 
-    /// Its results.
     struct Outcome {
         point: Point,
         /// Service of the second application divided by that of the first.
@@ -58,13 +56,15 @@ pub(crate) mod asymmetric {
         coordination: Option<CoordinationResults>,
     }
 
-    impl Point {
-        fn run(&self, base: &Scenario) -> Result<Outcome, SimError> {
-            let results = scenario::run(&self.scenario(base), self.policy)?;
+    impl Outcome {
+        fn of(point: Point, scenario: &Scenario, policy: &str) -> Result<Self, SimError> {
+            let results = scenario::run(scenario, policy)?;
             let (ratio, throughput) = measured(&results);
-            Ok(Outcome { point: *self, ratio, throughput, coordination: results.coordination })
+            Ok(Self { point, ratio, throughput, coordination: results.coordination })
         }
+    }
 
+    impl Point {
         fn scenario(&self, base: &Scenario) -> Scenario {
             let mut scenario = scenario::seeded(base, self.seed);
             scenario.peers.settings.keep_alive = None;
@@ -95,7 +95,9 @@ pub(crate) mod asymmetric {
 
     pub(super) fn run() -> Result<(Section, Values), SimError> {
         let base = scenario::parse("vpfs-5.toml", BASE)?;
-        let outcomes = parallel::map(&points().collect::<Vec<_>>(), |point| point.run(&base));
+        let outcomes = parallel::map(&points().collect::<Vec<_>>(), |point| {
+            Outcome::of(*point, &point.scenario(&base), point.policy)
+        });
         let outcomes = outcomes.into_iter().collect::<Result<Vec<_>, _>>()?;
         let values = values(&outcomes);
         Ok((section(&outcomes, &values), values))
@@ -182,9 +184,7 @@ pub(crate) mod asymmetric {
             if change == "halved" {
                 scenario = scenario::changes::apply(&scenario, change);
             }
-            let results = scenario::run(&scenario, policy)?;
-            let (ratio, throughput) = measured(&results);
-            Ok(Outcome { point: *point, ratio, throughput, coordination: results.coordination })
+            Outcome::of(*point, &scenario, policy)
         };
         let points: Vec<_> = points().filter(|point| point.pattern == Phase::Write && point.seed == SEEDS[0]).collect();
         let points: Vec<_> =
@@ -523,7 +523,6 @@ pub(crate) mod synchronisation {
         throughput: f64,
         /// Of one application, each second, in MB/s.
         series: Vec<f64>,
-        /// Standard deviation of it.
         deviation: f64,
         /// Largest difference of an application's share from an eighth, in % of that.
         unfairness: f64,

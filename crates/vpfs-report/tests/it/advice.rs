@@ -72,7 +72,6 @@ fn nothing_advised_is_slower_than_64_kib() {
 /// Runs that count for a layout: devices take other times in each.
 const RUNS: u64 = 4;
 
-/// The calls of each process.
 #[derive(Clone, Debug)]
 struct Calls(Arc<Vec<Vec<(Op, Extent)>>>);
 
@@ -144,7 +143,6 @@ impl Experiment {
         Trace::new(requests).unwrap()
     }
 
-    /// The time of [`RUNS`] runs with this layout.
     fn run(&self, layout: &RegionStripeTable) -> Duration {
         (0..RUNS).map(|run| self.simulate(layout, run).elapsed).sum()
     }

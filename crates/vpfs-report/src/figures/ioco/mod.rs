@@ -22,9 +22,7 @@ pub(crate) const FIGURES: &[Figure] = &[
     Figure::new("ioco-formulas", "IOCO §3.2: formulas against simulation", formulas::run),
 ];
 
-/// The two environments of [IOCO §5.1], and the values measured on them. The scenario files state the assumptions.
-///
-/// An environment of the paper.
+/// The environments of [IOCO §5.1]. The scenario files state the assumptions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Medium {
     /// Gigabit Ethernet and disks.
@@ -69,7 +67,6 @@ impl Medium {
         Depth::new(if self == Self::Hdd { 1 } else { 2 }).expect("not zero")
     }
 
-    /// A figure's scenario on `servers` servers of this environment.
     fn on(self, base: &Scenario, servers: u32) -> Scenario {
         let mut scenario = base.clone();
         scenario.servers = vec![self.servers(servers)];
@@ -89,10 +86,8 @@ impl Medium {
 /// Of each application, in [IOCO Fig. 6 to 8].
 const PROCESSES: [u32; 3] = [8, 16, 32];
 
-/// Names of the policies in the scenario files.
 const POLICIES: [&str; 2] = ["original", "coordinated"];
 
-/// The measurements of one or more runs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Outcome {
     /// Mean over all calls of the time from issue to the last server's reply, in seconds.
@@ -133,7 +128,6 @@ fn seeded(scenario: &Scenario, seed: u64) -> Scenario {
     scenario
 }
 
-/// The runs with these seeds under a policy.
 fn repeat(scenario: &Scenario, policy: &str, seeds: &[u64]) -> Result<Vec<Outcome>, SimError> {
     seeds.iter().map(|&seed| Ok(Outcome::of(&scenario::run(&seeded(scenario, seed), policy)?))).collect()
 }
@@ -168,13 +162,49 @@ impl Pair {
     }
 }
 
+/// With a number of applications, or of servers.
+struct Point {
+    medium: Medium,
+    processes: u32,
+    count: u32,
+    pair: Pair,
+}
+
+fn of(points: &[Point], medium: Medium, processes: u32) -> impl Iterator<Item = &Point> {
+    points.iter().filter(move |point| point.medium == medium && point.processes == processes)
+}
+
+fn completion_axis() -> Axis {
+    Axis::linear("mean completion time", "ms").include(0.0)
+}
+
+fn curves(plot: Plot, medium: Medium, points: &[Point]) -> Plot {
+    PROCESSES.into_iter().fold(plot, |plot, processes| {
+        let line = |suffix, value: fn(&Pair) -> &[Outcome]| {
+            let ms = |pair: &Pair| median(value(pair), |outcome| outcome.completion) * 1e3;
+            let points = of(points, medium, processes).map(|point| (f64::from(point.count), ms(&point.pair)));
+            Series::line(format!("{processes}C-{suffix}"), points).with_markers()
+        };
+        plot.series(line("ori", |pair| &pair.original)).series(line("cio", |pair| &pair.coordinated))
+    })
+}
+
+fn reductions(medium: Medium, points: &[Point], what: &str) -> Table {
+    let counts = of(points, medium, PROCESSES[0]).map(|point| format!("{} {what}", point.count));
+    let heading = [format!("{}: lower by [%]", medium.name())].into_iter().chain(counts);
+    PROCESSES.into_iter().fold(Table::new(heading), |table, processes| {
+        let cells =
+            of(points, medium, processes).map(|point| number(Measured::of(point.pair.reductions()).median().round()));
+        table.row([format!("{processes} processes")].into_iter().chain(cells))
+    })
+}
+
 /// The mean of some lists, place by place.
 fn means(lists: &[Vec<f64>]) -> Vec<f64> {
     let shortest = lists.iter().map(Vec::len).min().unwrap_or(0);
     (0..shortest).map(|at| lists.iter().map(|list| list[at]).sum::<f64>() / lists.len() as f64).collect()
 }
 
-/// The median of a value of all runs.
 fn median(runs: &[Outcome], of: impl Fn(&Outcome) -> f64) -> f64 {
     Measured::of(runs.iter().map(of)).median()
 }
@@ -192,7 +222,6 @@ pub(crate) mod finish {
     /// The paper's two, and coordination without the clients' times.
     const WAYS: [&str; 3] = [POLICIES[0], POLICIES[1], "by arrival"];
 
-    /// The runs of one environment under one policy.
     struct Runs {
         medium: Medium,
         policy: &'static str,
@@ -340,13 +369,6 @@ pub(crate) mod apps {
     const TEXT: &str = include_str!("../../../../../scenarios/figures/ioco-6.toml");
     const APPS: [u32; 5] = [2, 4, 8, 12, 16];
 
-    struct Point {
-        medium: Medium,
-        processes: u32,
-        apps: u32,
-        pair: Pair,
-    }
-
     pub(super) fn run() -> Result<(Section, Values), SimError> {
         let points = sweep(&scenario::parse("ioco-6.toml", TEXT)?, &SEEDS)?;
         let section = Section::new("IOCO Fig. 6: completion time by number of applications").text(
@@ -357,7 +379,8 @@ pub(crate) mod apps {
         let section = Medium::ALL.into_iter().fold(section, |section, medium| {
             let caption =
                 format!("Fig. 6, {}: 8C, 16C and 32C are the numbers of processes of each application.", medium.name());
-            section.figure(chart(medium, &points), caption).table(table(medium, &points))
+            let plot = Plot::new(medium.name(), Axis::linear("applications", "").include(0.0), completion_axis());
+            section.figure(curves(plot, medium, &points), caption).table(reductions(medium, &points, "apps"))
         });
         Ok((scenario::assumptions(section, TEXT), values(&points)?))
     }
@@ -370,7 +393,7 @@ pub(crate) mod apps {
             let mut scenario = medium.on(base, 16);
             let first = scenario.apps[0].clone();
             scenario.apps = (1..=apps).map(|number| app(&first, number, processes)).collect();
-            Ok(Point { medium, processes, apps, pair: Pair::of(&scenario, seeds)? })
+            Ok(Point { medium, processes, count: apps, pair: Pair::of(&scenario, seeds)? })
         };
         parallel::map(&places, point).into_iter().collect()
     }
@@ -384,33 +407,6 @@ pub(crate) mod apps {
         App { name: format!("app-{number}"), workload, nodes: processes, ..base.clone() }
     }
 
-    fn of(points: &[Point], medium: Medium, processes: u32) -> impl Iterator<Item = &Point> {
-        points.iter().filter(move |point| point.medium == medium && point.processes == processes)
-    }
-
-    fn chart(medium: Medium, points: &[Point]) -> Plot {
-        let y = Axis::linear("mean completion time", "ms").include(0.0);
-        let plot = Plot::new(medium.name(), Axis::linear("applications", "").include(0.0), y);
-        PROCESSES.into_iter().fold(plot, |plot, processes| {
-            let line = |suffix, value: fn(&Pair) -> &[Outcome]| {
-                let ms = |pair: &Pair| median(value(pair), |outcome| outcome.completion) * 1e3;
-                let points = of(points, medium, processes).map(|point| (f64::from(point.apps), ms(&point.pair)));
-                Series::line(format!("{processes}C-{suffix}"), points).with_markers()
-            };
-            plot.series(line("ori", |pair| &pair.original)).series(line("cio", |pair| &pair.coordinated))
-        })
-    }
-
-    fn table(medium: Medium, points: &[Point]) -> Table {
-        let heading =
-            [format!("{}: lower by [%]", medium.name())].into_iter().chain(APPS.map(|apps| format!("{apps} apps")));
-        PROCESSES.into_iter().fold(Table::new(heading), |table, processes| {
-            let cells = of(points, medium, processes)
-                .map(|point| number(Measured::of(point.pair.reductions()).median().round()));
-            table.row([format!("{processes} processes")].into_iter().chain(cells))
-        })
-    }
-
     /// By how many % coordination lowers the mean completion time: `hdd.8C.2` with 8 processes and 2 applications,
     /// `hdd.2` on average over the numbers of processes, `hdd.least` with any number of both.
     fn values(points: &[Point]) -> Result<Values, SimError> {
@@ -418,11 +414,11 @@ pub(crate) mod apps {
         for medium in Medium::ALL {
             let short = medium.short();
             let own = || points.iter().filter(move |point| point.medium == medium);
-            let name = |point: &Point| format!("{short}.{}C.{}", point.processes, point.apps);
+            let name = |point: &Point| format!("{short}.{}C.{}", point.processes, point.count);
             own().for_each(|point| values.set(name(point), point.pair.reductions()));
             for apps in APPS {
                 let with: Vec<_> =
-                    own().filter(|point| point.apps == apps).map(|point| point.pair.reductions()).collect();
+                    own().filter(|point| point.count == apps).map(|point| point.pair.reductions()).collect();
                 values.set(format!("{short}.{apps}"), super::means(&with));
             }
             let least = values.least(own().map(name))?;
@@ -450,12 +446,6 @@ pub(crate) mod servers {
     const TEXT: &str = include_str!("../../../../../scenarios/figures/ioco-7.toml");
     const SERVERS: [u32; 4] = [2, 8, 16, 64];
     const BYTES_AT_SERVER: u32 = 8 << 10;
-    struct Point {
-        medium: Medium,
-        processes: u32,
-        servers: u32,
-        pair: Pair,
-    }
 
     pub(super) fn run() -> Result<(Section, Values), SimError> {
         let points = sweep(&scenario::parse("ioco-7.toml", TEXT)?, &PROCESSES, &SEEDS)?;
@@ -465,7 +455,9 @@ pub(crate) mod servers {
              should stay constant.",
         );
         let section = Medium::ALL.into_iter().fold(section, |section, medium| {
-            section.figure(chart(medium, &points), format!("Fig. 7, {}", medium.name())).table(table(medium, &points))
+            let plot = Plot::new(medium.name(), Axis::log2("servers", ""), completion_axis());
+            let section = section.figure(curves(plot, medium, &points), format!("Fig. 7, {}", medium.name()));
+            section.table(reductions(medium, &points, "servers"))
         });
         Ok((scenario::assumptions(section, TEXT), values(&points)))
     }
@@ -480,7 +472,7 @@ pub(crate) mod servers {
             let mut scenario = medium.on(base, servers);
             scenario.apps = scenario.apps.iter().map(|base| app(base, processes, servers)).collect();
             let of = |phase| Pair::of(&with_phase(&scenario, phase), seeds);
-            Ok(Point { medium, processes, servers, pair: of(Phase::Read)?.midpoint(&of(Phase::Write)?) })
+            Ok(Point { medium, processes, count: servers, pair: of(Phase::Read)?.midpoint(&of(Phase::Write)?) })
         };
         parallel::map(&places, point).into_iter().collect()
     }
@@ -503,37 +495,6 @@ pub(crate) mod servers {
         App { workload, nodes: processes, ..base.clone() }
     }
 
-    fn of(points: &[Point], medium: Medium, processes: u32) -> impl Iterator<Item = &Point> {
-        points.iter().filter(move |point| point.medium == medium && point.processes == processes)
-    }
-
-    fn chart(medium: Medium, points: &[Point]) -> Plot {
-        let y = Axis::linear("mean completion time", "ms").include(0.0);
-        PROCESSES.into_iter().fold(Plot::new(medium.name(), Axis::log2("servers", ""), y), |plot, processes| {
-            let line = |suffix, value: fn(&Pair) -> &[Outcome]| {
-                let ms = |pair: &Pair| median(value(pair), |outcome| outcome.completion) * 1e3;
-                let points = of(points, medium, processes).map(|point| (f64::from(point.servers), ms(&point.pair)));
-                Series::line(format!("{processes}C-{suffix}"), points).with_markers()
-            };
-            plot.series(line("ori", |pair| &pair.original)).series(line("cio", |pair| &pair.coordinated))
-        })
-    }
-
-    fn table(medium: Medium, points: &[Point]) -> Table {
-        let sizes = of(points, medium, PROCESSES[0]).map(|point| format!("{} servers", point.servers));
-        let heading = [format!("{}: lower by [%]", medium.name())].into_iter().chain(sizes);
-        PROCESSES.into_iter().fold(Table::new(heading), |table, processes| {
-            let cells: Vec<_> = of(points, medium, processes)
-                .map(|point| number(Measured::of(point.pair.reductions()).median().round()))
-                .collect();
-            if cells.is_empty() {
-                table
-            } else {
-                table.row([format!("{processes} processes")].into_iter().chain(cells))
-            }
-        })
-    }
-
     /// On average over the numbers of processes: by how many % coordination lowers the mean completion time (`hdd.2`
     /// with 2 servers), and by how many % that grows from 2 servers to the most, coordinated and in the original order.
     fn values(points: &[Point]) -> Values {
@@ -541,7 +502,7 @@ pub(crate) mod servers {
         for medium in Medium::ALL {
             let short = medium.short();
             let with =
-                |servers: u32| points.iter().filter(move |point| (point.medium, point.servers) == (medium, servers));
+                |servers: u32| points.iter().filter(move |point| (point.medium, point.count) == (medium, servers));
             let sizes = SERVERS.into_iter().filter(|&servers| servers <= medium.most());
             for servers in sizes {
                 let reductions: Vec<_> = with(servers).map(|point| point.pair.reductions()).collect();

@@ -27,10 +27,8 @@ pub(crate) const FIGURES: &[Figure] = &[
 /// How long the large application is measured alone, after a start-up of the same length as beside the small one.
 const LARGE_ALONE: Duration = Duration::from_secs(120);
 
-/// A small application that ends, beside a large one that never does: the common part of [vPFS+ Fig. 5 to 8] and
+/// Of a small application that ends, and of a large one that never does during the same time: [vPFS+ Fig. 5 to 8],
 /// [vPFS Fig. 7].
-///
-/// Results of the small application, and of the large one during the same time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
     /// Seconds from the start of the small application to its end.
@@ -87,7 +85,6 @@ fn small_alone(scenario: &Scenario) -> Trial {
     Trial { scenario: Scenario { apps, ..scenario.clone() }, policy: NATIVE }
 }
 
-/// Runs all trials with some seeds and returns, seed by seed, the outcome of each trial.
 fn outcomes(trials: &[Trial], seeds: &[u64]) -> Result<Vec<Vec<Outcome>>, SimError> {
     let runs: Vec<_> = seeds.iter().flat_map(|&seed| trials.iter().map(move |trial| (seed, trial))).collect();
     let run = |(seed, trial): &(u64, &Trial)| {
@@ -144,7 +141,6 @@ pub(crate) struct Experiment {
 }
 
 impl Experiment {
-    /// Runs `base` alone and each of `ways`.
     fn new(name: &'static str, base: &Scenario, ways: Vec<(String, Trial)>, seeds: &[u64]) -> Result<Self, SimError> {
         let (ways, trials): (Vec<_>, Vec<_>) = ways.into_iter().unzip();
         let trials: Vec<_> = [small_alone(base)].into_iter().chain(trials).collect();
@@ -269,7 +265,6 @@ pub(crate) mod isolation {
     pub(crate) struct Baselines {
         /// Class A and class C, seed by seed: alone, and beside IOR without management.
         pub(crate) classes: [Vec<Vec<Outcome>>; 2],
-        /// MB/s of IOR alone.
         pub(crate) ior_alone: f64,
     }
 

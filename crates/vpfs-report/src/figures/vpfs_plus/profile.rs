@@ -59,7 +59,6 @@ fn name(kib: u64) -> String {
     if kib < 1024 { format!("{kib} KiB") } else { format!("{} MiB", kib / 1024) }
 }
 
-/// One line for each size.
 fn lines(plot: Plot, measured: &[Measurement], y: impl Fn(&Measurement) -> f64) -> Plot {
     SIZES_KIB.into_iter().fold(plot, |plot, kib| {
         let points = of_size(measured, kib).map(|one| (f64::from(one.outstanding), y(one)));
