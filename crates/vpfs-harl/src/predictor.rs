@@ -222,7 +222,6 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// A time that does not depend on chance.
     pub(crate) fn exactly(time: u128) -> Self {
         Self { fastest: time, mean: time, slowest: time }
     }

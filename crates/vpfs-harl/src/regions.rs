@@ -64,7 +64,6 @@ impl Threshold {
     }
 }
 
-/// Sums over the requests of a region.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     count: u128,

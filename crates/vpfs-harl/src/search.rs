@@ -193,7 +193,6 @@ impl Kept {
     }
 }
 
-/// Every combination of a value from each list, the last list fastest.
 fn combinations_of(lists: &[Vec<u64>]) -> Vec<Vec<u64>> {
     lists.iter().fold(vec![Vec::new()], |combinations, list| {
         let extend = |combination: &Vec<u64>| {
@@ -491,7 +490,6 @@ impl Demand {
         self.runs.iter().map(|run| run.groups.len()).sum()
     }
 
-    /// An upper bound of the groups modulo a round.
     fn groups_modulo(&self, round: u64) -> u64 {
         let kinds = self.runs.iter().flat_map(|run| &run.kinds);
         kinds.map(|kind| (kind.groups.len() as u64).min(kind.modulo(round).1)).sum()

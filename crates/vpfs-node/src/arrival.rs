@@ -63,7 +63,6 @@ pub(crate) struct Cost {
     pub(crate) elsewhere: Option<Bytes>,
 }
 
-/// Parameters and knowledge from which costs follow.
 #[derive(Debug)]
 pub(crate) struct Costs {
     /// Cost of a metadata request for each object: its real size is not known before it is served, and is similar for
@@ -85,7 +84,6 @@ impl Costs {
         objects.cost(self.metadata)
     }
 
-    /// The cost of a request as far as it is known on arrival.
     pub(crate) fn of(&mut self, arrival: &Arrival) -> Cost {
         if arrival.op == OpKind::Metadata {
             return Cost { here: self.metadata_cost(arrival.objects), elsewhere: None };

@@ -93,7 +93,6 @@ impl Flows {
         }
     }
 
-    /// Whose totals have this key.
     pub(crate) fn member(&self, key: FlowKey) -> Option<Member> {
         let share = || self.places.of_key(key).filter(|share| self.places.key(*share) == Some(key));
         self.app(key).map(Member::App).or_else(|| share().map(Member::Share))
@@ -288,7 +287,6 @@ impl Places {
         Some(gone)
     }
 
-    /// `share` and all that it is in.
     fn above(&self, share: Option<ShareId>) -> impl Iterator<Item = ShareId> {
         std::iter::successors(share, |below| self.places.get(below.index())?.as_ref()?.policy.parent)
     }

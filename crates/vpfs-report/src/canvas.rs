@@ -105,7 +105,6 @@ pub(crate) fn text(sheet: &Area<'_>, text: &str, size: i32, color: RGBColor, at:
     sheet.draw(&Text::new(text, at, font(size, color).pos(anchor)))
 }
 
-/// A text style; the reader's browser chooses the font.
 pub(crate) fn font(size: i32, color: RGBColor) -> TextStyle<'static> {
     ("sans-serif", size).into_font().color(&color)
 }

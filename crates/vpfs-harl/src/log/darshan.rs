@@ -58,7 +58,6 @@ pub struct DarshanReader {
     /// Traces first, so that only names of files with requests are kept.
     regions: VecDeque<Region>,
     found: Found,
-    /// Why names are missing.
     lost_names: Option<DarshanError>,
 }
 
@@ -231,7 +230,6 @@ impl Region {
 
 // The header of a log: where its regions are. It alone is not compressed.
 
-/// What the region of names is called.
 const NAMES: &str = "the names of files";
 /// The number that tells a Darshan log and its byte order.
 const MAGIC: u64 = 6_567_223;
@@ -258,7 +256,6 @@ struct Module {
     is_partial: bool,
 }
 
-/// Where the fields of a version are.
 struct Fields {
     partial: usize,
     names: usize,
@@ -392,12 +389,10 @@ const RECORD: usize = 104;
 const SEGMENT: usize = 32;
 const SEGMENT_WITH_THREAD: usize = 40;
 
-/// What has been found in the log.
 #[derive(Debug, Default)]
 struct Found {
     /// Requests to each file, by layer and the file's number.
     requests: Requests<(Layer, u64)>,
-    /// Names of files with requests.
     names: BTreeMap<u64, String>,
     /// Names that are too long for a file's, as those of data sets can be.
     long_names: u64,
@@ -437,7 +432,6 @@ struct Trace {
 }
 
 impl Items {
-    /// The items of a trace of the given version of its module.
     fn trace(layer: Layer, version: u32) -> Result<Self, String> {
         let segment = match (layer, version) {
             (Layer::Posix, 1) | (Layer::Mpiio, 2) => SEGMENT,

@@ -52,7 +52,6 @@ impl Interposer for OrangeFs {
 #[derive(Debug)]
 struct Messages {
     addresses: Arc<AddressMap>,
-    /// The user that the connection stated last.
     user: Option<Arc<User>>,
     claimed: bool,
 }

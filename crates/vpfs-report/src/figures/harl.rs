@@ -63,7 +63,6 @@ const MODELS: [UniformProfile; 2] = [UniformProfile::HARL_DISK, UniformProfile::
 #[derive(Clone)]
 struct Job {
     storage: Storage,
-    /// Servers with disks, and with flash.
     servers: [u32; 2],
     /// What is simulated, [`SCALE`] times smaller than the paper's.
     plan: Arc<dyn Plan>,
@@ -96,7 +95,6 @@ impl Job {
         Ok(scenario)
     }
 
-    /// Runs it with these stripes of disk and flash servers, by region.
     fn run(&self, layout: &[(u64, Stripes)], seed: u64) -> Result<Results, SimError> {
         let region = |&(start, stripes): &(u64, Stripes)| Region { start: start / SCALE, stripes: self.round(stripes) };
         let scenario = self.scenario(layout.iter().map(region).collect())?;
@@ -110,7 +108,6 @@ impl Job {
         disks_round.chain(flash_round).filter(|(_, bytes)| *bytes > 0).collect()
     }
 
-    /// The servers with the paper's parameters.
     fn of_paper(&self) -> Result<Cluster, SimError> {
         let access = |UniformAccess { startup_min, startup_max, bytes_per_second }| {
             Access::new(startup_min, startup_max, bytes_per_second)
@@ -210,7 +207,6 @@ const LETTER_BUDGET: u64 = 1_000_000;
 /// The ways to choose stripes, as names of values have them.
 const ADVISERS: [&str; 2] = ["letter", "vpfs"];
 
-/// By region: its start, and its stripes.
 type Regions = Vec<(u64, Stripes)>;
 
 /// An experiment of a figure, on both kinds of storage.

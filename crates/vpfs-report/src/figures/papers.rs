@@ -29,7 +29,6 @@ struct StatedValues {
 struct Stated {
     /// The id of the [`Figure`](crate::figures::Figure) whose values it is about.
     of: String,
-    /// The paper's figure.
     figure: String,
     says: String,
     relations: Vec<String>,
@@ -49,7 +48,6 @@ struct StatedValue {
     figure: String,
     what: String,
     paper: f64,
-    /// The name of our value.
     ours: String,
     #[serde(default)]
     unit: String,

@@ -104,7 +104,6 @@ pub(crate) fn changed(change: &str) -> Result<Values, SimError> {
     Ok(values(&fifo))
 }
 
-/// The smallest or the largest of these values.
 fn extreme(values: &[u32], range: std::ops::Range<usize>, which: fn(f64, f64) -> f64) -> f64 {
     values.get(range).unwrap_or_default().iter().map(|&value| f64::from(value)).fold(f64::NAN, which)
 }

@@ -494,7 +494,6 @@ impl fmt::Display for CsvLine<'_> {
     }
 }
 
-/// Nanoseconds as seconds.
 struct Seconds(u64);
 
 impl fmt::Display for Seconds {

@@ -91,7 +91,6 @@ fn plain(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase()).collect()
 }
 
-/// A name without its unit, and the unit.
 fn parted(name: &str) -> Option<(String, Counted)> {
     let name = name.trim_end_matches([')', ']']);
     let (rest, unit) = name.rsplit_once(['_', '(', '[', ' ', '.'])?;

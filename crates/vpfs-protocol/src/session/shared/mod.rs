@@ -65,7 +65,6 @@ pub(crate) trait Protocol: fmt::Debug + Send + Sized {
     fn stated_user(&mut self) -> Option<Arc<User>>;
 }
 
-/// The state of a session, whatever its protocol.
 #[derive(Debug)]
 pub(crate) struct Core<P: Protocol> {
     pub(crate) limits: SessionLimits,
@@ -88,7 +87,6 @@ pub(crate) struct Core<P: Protocol> {
     overdue_from: Option<Time>,
     next_watch: Option<Time>,
     stall: Stall,
-    /// The time until which the next data of the client must wait.
     paused_until: Option<Time>,
     /// The steps of computation taken for the latest input, of [`Core::STEPS_AT_ONCE`].
     pub(crate) steps: u32,

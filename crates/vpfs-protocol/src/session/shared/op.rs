@@ -32,7 +32,6 @@ pub(crate) struct Arriving<P: Protocol> {
     pub(crate) unread: usize,
     pub(crate) class: Class,
     pub(crate) detail: P::Detail,
-    /// Bytes of memory that the detail takes up besides itself.
     pub(crate) detail_bytes: usize,
     /// Data bytes of a write in the request itself.
     pub(crate) carried: u64,
@@ -75,7 +74,6 @@ pub(crate) struct Op<P: Protocol> {
     pub(crate) detail: P::Detail,
     /// `None`: not scheduled.
     pub(super) kind: Option<OpKind>,
-    /// The cost as last reported to the scheduler.
     pub(super) cost: vpfs_core::Bytes,
     pub(crate) state: State,
     /// What was read of its request after it had arrived.

@@ -121,7 +121,6 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// The first of a sequence.
     const FIRST: OpId = OpId { index: 0, serial: 0 };
 
     pub(super) fn holds_back(&self, Numbered { sequence, number }: Numbered) -> bool {

@@ -19,7 +19,6 @@ pub(crate) struct ProtocolSession<P: Protocol> {
 }
 
 impl<P: Protocol> ProtocolSession<P> {
-    /// A session with nothing in progress.
     pub(crate) fn new(limits: SessionLimits, requester: Requester, protocol: P) -> Self {
         Self { core: Core::new(limits, requester), protocol }
     }

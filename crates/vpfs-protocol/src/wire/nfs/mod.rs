@@ -60,7 +60,6 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Opaque data of at most `most` bytes, without its padding.
     fn opaque(&mut self, most: usize) -> Result<&'a [u8], DecodeError> {
         let len = self.u32()? as usize;
         if len > most {
@@ -500,7 +499,6 @@ pub fn listed(is_plus: bool, results: &[u8]) -> u32 {
     entries
 }
 
-/// Whether there is another entry, which is skipped.
 fn entry(cursor: &mut Cursor<'_>, is_plus: bool) -> Result<bool, DecodeError> {
     if !cursor.bool()? {
         return Ok(false);

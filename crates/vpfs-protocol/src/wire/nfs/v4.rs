@@ -212,7 +212,6 @@ fn name(cursor: &mut Cursor<'_>) -> Result<(), DecodeError> {
     cursor.opaque(MAX_OPAQUE).map(drop)
 }
 
-/// A list whose elements have this length.
 fn list(cursor: &mut Cursor<'_>, len: usize) -> Result<(), DecodeError> {
     let count = cursor.u32()? as usize;
     fixed(cursor, count.saturating_mul(len))
@@ -222,7 +221,6 @@ fn bitmap(cursor: &mut Cursor<'_>) -> Result<(), DecodeError> {
     list(cursor, 4)
 }
 
-/// Which attributes, and their values.
 fn attributes(cursor: &mut Cursor<'_>) -> Result<(), DecodeError> {
     bitmap(cursor)?;
     name(cursor)
@@ -319,7 +317,6 @@ pub fn compound_listed(results: &[u8]) -> u32 {
     entries
 }
 
-/// Whether there is another entry, which is skipped.
 fn entry(cursor: &mut Cursor<'_>) -> Result<bool, DecodeError> {
     if !cursor.bool()? {
         return Ok(false);

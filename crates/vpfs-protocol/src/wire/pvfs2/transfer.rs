@@ -198,7 +198,6 @@ impl Transfer {
         })
     }
 
-    /// Bytes moved until the first one at or beyond the physical offset `end`.
     fn bytes_below(&self, end: u64) -> Result<u64, TransferError> {
         let len = self.stream.end - self.stream.start;
         let bytes = match &self.pattern {
@@ -259,7 +258,6 @@ impl Transfer {
         low - tiles.start
     }
 
-    /// The bytes of a part of the stream below `end`, and whether `end` was not reached.
     fn sum(&self, stream: Range<u64>, end: u64, budget: &mut Budget<'_>) -> Result<(u64, bool), TransferError> {
         let mut runs = self.runs(stream);
         let mut total = 0;
@@ -346,11 +344,9 @@ fn gcd(a: u64, b: u64) -> u64 {
 /// A contiguous part of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
-    /// Offset in the file.
     file_offset: u64,
     /// Length in bytes, may be zero.
     len: u64,
-    /// Position in the stream of the access description.
     position: u64,
 }
 
@@ -487,7 +483,6 @@ impl Tree {
         usize::try_from(node.ereq).is_ok_and(|element| self.nodes[element].num_contig_chunks == 1)
     }
 
-    /// The type that starts at `node`, as an element.
     fn type_of(&mut self, node: usize) -> Result<Type, TransferError> {
         if let Some(known) = self.types[node] {
             return Ok(known);
@@ -513,7 +508,6 @@ impl Tree {
         Ok(Type { is_run: true, size: offset(size), low, high })
     }
 
-    /// A type whose sequence of nodes is walked.
     fn walked_type(&mut self, head: usize) -> Result<Type, TransferError> {
         let mut this = Type { is_run: false, size: 0, low: i64::MAX, high: i64::MIN };
         let mut next = Some(head);
@@ -682,7 +676,6 @@ fn times(count: u64, step: i64) -> i64 {
     count.cast_signed().wrapping_mul(step)
 }
 
-/// Walks the runs of a part of a stream.
 #[derive(Clone, Debug)]
 struct Runs<'a> {
     source: Source<'a>,

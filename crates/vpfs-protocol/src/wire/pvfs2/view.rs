@@ -19,7 +19,6 @@ pub struct RequestView<'a> {
     pub op: Op,
     /// What the request may do.
     pub capability: CapabilityView<'a>,
-    /// Offset behind the hint count.
     hints_at: usize,
     hint_count: usize,
     /// Whether a server made the request while serving another one (hint type 6); clients never send this hint.
@@ -87,7 +86,6 @@ impl<'a> RequestView<'a> {
         if self.op != Op::SmallIo { Ok(None) } else { SmallIoView::read(self.body()).map(Some) }
     }
 
-    /// The type and number of objects of a BATCH_CREATE; `None` for other operations.
     fn batch_create(&self) -> Result<Option<(ObjType, u32)>, DecodeError> {
         if self.op != Op::BatchCreate {
             return Ok(None);
@@ -420,7 +418,6 @@ impl<'a> CredentialIds<'a> {
     }
 }
 
-/// Skips an array of elements of `len` bytes and returns its bytes.
 fn array<'a>(r: &mut Reader<'a>, len: usize) -> Result<&'a [u8], DecodeError> {
     let count = r.count(len)?;
     r.take(count * len)

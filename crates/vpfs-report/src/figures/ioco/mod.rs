@@ -46,12 +46,10 @@ impl Medium {
         }
     }
 
-    /// The paper's best window, in milliseconds.
     fn best_window(self) -> u64 {
         if self == Self::Hdd { 1000 } else { 250 }
     }
 
-    /// The most servers that have it.
     fn most(self) -> u32 {
         if self == Self::Hdd { 64 } else { 16 }
     }
@@ -398,7 +396,6 @@ pub(crate) mod apps {
         parallel::map(&places, point).into_iter().collect()
     }
 
-    /// A copy of the scenario's application with `processes` processes.
     fn app(base: &App, number: u32, processes: u32) -> App {
         let workload = match &base.workload {
             Workload::Ior(ior) => Ior { processes, ..ior.clone() }.into(),
@@ -483,7 +480,6 @@ pub(crate) mod servers {
         Scenario { apps, ..scenario.clone() }
     }
 
-    /// A copy of the scenario's application for `servers` servers.
     fn app(base: &App, processes: u32, servers: u32) -> App {
         let workload = match &base.workload {
             Workload::Pio(pio) => {
@@ -592,7 +588,6 @@ pub(crate) mod windows {
         parallel::map(&places, point).into_iter().collect()
     }
 
-    /// A copy of the scenario's application with `processes` processes.
     fn app(base: &App, processes: u32) -> App {
         let workload = match &base.workload {
             Workload::Ior(ior) => Ior { processes, segments: REQUESTS, ..ior.clone() }.into(),

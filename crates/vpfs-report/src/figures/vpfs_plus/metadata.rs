@@ -58,7 +58,6 @@ fn placements(base: &Scenario, seeds: &[u64]) -> Result<Vec<Placement>, SimError
     Ok(seeds.iter().zip(results).map(|(&seed, one)| Placement { seed, one, two: two.take() }).collect())
 }
 
-/// Results of both applications in one window.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     /// Seconds from the start to its middle.

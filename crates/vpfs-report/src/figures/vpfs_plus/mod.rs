@@ -79,7 +79,6 @@ fn exchange(trial: &Trial) -> f64 {
     }
 }
 
-/// The scenario with only its small application, the first one, without management.
 fn small_alone(scenario: &Scenario) -> Trial {
     let apps = scenario.apps.iter().take(1).cloned().collect();
     Trial { scenario: Scenario { apps, ..scenario.clone() }, policy: NATIVE }
@@ -134,7 +133,6 @@ fn rate_between(results: &Results, app: usize, from: Duration, to: Duration) -> 
 pub(crate) struct Experiment {
     /// Which small application, such as `class A`.
     name: &'static str,
-    /// Names of the ways of sharing.
     ways: Vec<String>,
     /// For each seed: alone, then each way.
     seeds: Vec<Vec<Outcome>>,

@@ -17,7 +17,6 @@ use crate::{Axis, Plot, Section, Series, Table, number};
 /// Sizes below 128 KiB are small in the paper, which shows sizes up to 4 MiB.
 const SIZES_KIB: [u64; 11] = [4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
 const OUTSTANDING: [u32; 13] = [1, 2, 4, 6, 8, 10, 12, 14, 16, 24, 32, 48, 64];
-/// Number of accesses of each measurement.
 const ACCESSES: u32 = 2_000;
 /// The part of the disk that they are spread over.
 const SPAN: Bytes = Bytes::mib(64 << 10);
