@@ -12,8 +12,8 @@ use name_to_handle_at::{AT_EMPTY_PATH, FileHandle, MountId, name_to_handle_at};
 use rustix::fs::{FileType, Stat, fstat};
 use rustix::io::Result;
 
-use crate::fd::path;
 use crate::stored::Stored;
+use crate::system::path;
 
 /// The number of the directory that is mounted.
 pub(crate) const ROOT: u64 = 1;
@@ -280,7 +280,6 @@ impl Identity {
 mod tests {
     use std::fs;
     use std::fs::File;
-    use std::path::Path;
     use std::sync::mpsc::sync_channel;
 
     use super::*;

@@ -4,24 +4,18 @@
 //! The pure part is [`RegionMap`], which bytes lie where, and [`rule`], which files get regions. [`Opened`] is a file
 //! of regions without FUSE. [`Mounted`] is all of it.
 
-mod caller;
-mod check;
-mod fd;
 mod fuse;
 mod inodes;
-mod join;
 mod map;
-mod mount;
 mod overlay;
+mod repair;
 mod shares;
 mod stored;
-mod trace;
+mod system;
 
-pub use check::{Finding, Report, check};
-pub use fd::prepare_process;
-pub use join::join;
+pub use fuse::{MountError, Mounted};
 pub use map::{MapError, Piece, RegionFile, RegionMap, Rule, TEXT_MAX, is_class, rule};
-pub use mount::{MountError, Mounted};
-pub use overlay::Options;
+pub use overlay::{Options, Recorder, Writer};
+pub use repair::{Finding, Report, check, join};
 pub use stored::{ATTRIBUTE, Class, Opened, Stored};
-pub use trace::{Recorder, Writer};
+pub use system::prepare_process;

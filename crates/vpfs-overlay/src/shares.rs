@@ -13,8 +13,8 @@ use vpfs_config::{RunWeight, job_of};
 use vpfs_core::{AppId, OpKind};
 use vpfs_proxy::{Cancel, Turn, Turns};
 
-use crate::caller::{Caller, groups};
 use crate::inodes::lock;
+use crate::system::{Caller, groups};
 
 /// The most bytes of writes that wait here whole.
 const HELD_MAX: usize = 1 << 30;

@@ -20,9 +20,8 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, Result, dup};
 
-use crate::caller::User;
-use crate::fd::{absent, close, errno, flocked, path, read_all, sync_directory};
 use crate::map::{RegionMap, Rule, TEXT_MAX, unfinished};
+use crate::system::{User, absent, close, errno, flocked, path, read_all, sync_directory};
 
 /// What tells maps from other files. Only root can set it.
 pub const ATTRIBUTE: &str = "trusted.vpfs.regions";
@@ -524,12 +523,10 @@ impl Class {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use rustix::fs::{FallocateFlags, fstat};
     use tempfile::TempDir;
     use vpfs_harl::{RegionStripeTable, Row};
 
     use super::*;
-    use crate::caller::User;
 
     /// One step of a program.
     #[derive(Clone, Debug)]
