@@ -118,7 +118,7 @@ fn run_live(trial: &Trial, place: &Place<'_>, seed: u64) -> Result<Outcome, Stri
     let urls: Vec<String> = (0..trial.apps.len()).map(url).collect();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("cannot start threads: {error}"))?;
-    let socket = proxies.as_ref().map(|_| vpfs_proxy::admin::socket::path(&dir.join("sockets"), "s0"));
+    let socket = proxies.as_ref().map(|_| vpfs_proxy::admin::socket_path(&dir.join("sockets"), "s0"));
     let all = applications(trial, &direct, &urls, socket.as_deref(), seed);
     let limited = async { tokio::time::timeout(LIMIT, all).await };
     let (apps, depth_series, time) = runtime.block_on(limited).map_err(|_| format!("not done after {LIMIT:?}"))??;

@@ -16,9 +16,9 @@ use vpfs_protocol::session::nfs::Nfs;
 use vpfs_protocol::session::orangefs::{AddressMap, OrangeFs};
 use vpfs_protocol::session::{Interposer, Side};
 
+use crate::check::Exhausted;
 use crate::connection;
 use crate::connection::{End, Failure, Newcomer};
-use crate::descriptors::Exhausted;
 use crate::event_log::{Kind, LogLimit};
 use crate::gate::Gate;
 use crate::handover::{Handed, Inheritance};

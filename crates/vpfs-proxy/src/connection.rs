@@ -11,20 +11,18 @@ use tokio::sync::watch;
 use vpfs_core::Time;
 use vpfs_protocol::session::{Action, CloseReason, Completed, Next, Outcome, Session, Side, Suspended, User};
 
+use crate::check::Exhausted;
 use crate::clock::Alarm;
-use crate::descriptors::Exhausted;
 use crate::event_log::Kind;
 use crate::gate::{Dispatched, Gate, Mailbox, Requests, trim};
-use crate::half::Half;
 use crate::handover::Handed;
 use crate::hosts::Seat;
-use crate::identity::ClientIdentity;
 use crate::memory::{DaemonLimits, LITTLE, READ_SIZE, STEP, Scarce, Share};
-use crate::shared::{Shared, Stage, reached};
+use crate::shared::{ClientIdentity, Shared, Stage, reached};
 use crate::sockets::{Listener, reset_on_close};
-use crate::stream::Stream;
 #[cfg(test)]
 use crate::stream::simulated;
+use crate::stream::{Half, Stream};
 
 /// After moving this number of bytes, a task yields to the others of its thread, even if it could move more at once.
 const TURN: usize = 1 << 20;

@@ -23,18 +23,17 @@ use vpfs_node::{AppTotals, Snapshot};
 use crate::accept::{Entrance, Sites};
 use crate::check::StartError;
 use crate::clock::Clock;
-use crate::gate::{Gate, Outbox, deliver};
+use crate::gate::{Gate, Outbox, deliver, watch_processors};
 use crate::handover::{Connections, Inheritance, Offer};
 use crate::hosts::ConnectionPermits;
-use crate::learned::{Known, content, write};
 use crate::names::{Accounts, Environment, Names, Reporter, account_id, keep};
 use crate::observer::{Observer, Ports};
 use crate::peers::{Askers, Peers, PeersError, Prepared};
 use crate::secrets::check_secrets;
 use crate::shared::{Rules, Shared, Stage};
-use crate::state_dir::StateDir;
+use crate::state_dir::{Known, StateDir};
 use crate::turns::Turns;
-use crate::{check, descriptors, handover, learned, observer, processor_wait};
+use crate::{check, handover, observer};
 
 /// How long a start waits for the names that it has to listen at; it waits for no others.
 const LISTEN_PATIENCE: Duration = Duration::from_secs(2);
@@ -142,7 +141,7 @@ impl Daemon {
         remember(&gates, &config, inheritance.as_deref(), &environment.state);
         warn_of_other_processes(&config, servers);
         let permits = Arc::new(ConnectionPermits::new(config.limits.connections));
-        descriptors::provide(config.limits.connections);
+        check::provide_descriptors(config.limits.connections);
         let mut bound = Vec::new();
         for entrance in Entrance::all(&config, servers, &gates, &names) {
             let socket = entrance.bind(until, inheritance.as_deref_mut()).await.map_err(refused(&entrance))?;
@@ -165,7 +164,7 @@ impl Daemon {
         let ports = peers.as_ref().map(|peers: &Peers| ("peers", peers.strangers()));
         let ports = Ports::new(Mutex::new(ports.into_iter().collect()));
         timers.spawn(clock.follow_wall().boxed());
-        timers.spawn(processor_wait::watch(shared.gates.clone()).boxed());
+        timers.spawn(watch_processors(shared.gates.clone()).boxed());
         for (gate, incoming) in shared.gates.iter().zip(incoming) {
             timers.spawn(deliver(Arc::clone(gate), incoming).boxed());
             let gate = Arc::clone(gate);
@@ -234,7 +233,7 @@ impl Daemon {
             }
             warn_of_secrets(newer.clone()).await;
             self.config = Arc::new(newer);
-            descriptors::provide(self.config.limits.connections);
+            check::provide_descriptors(self.config.limits.connections);
             self.permits.set_limit(self.config.limits.connections);
             self.follower.reload(Arc::clone(&self.config), |apps, gates| {
                 let changed = apps.reload(&self.config);
@@ -403,8 +402,8 @@ fn remember(gates: &[Arc<Gate>], config: &Config, inheritance: Option<&Inheritan
     for gate in gates {
         let server = &config.servers[gate.server().index()];
         let inherited = inheritance.and_then(|inheritance| inheritance.learned(&server.name)).map(<[u8]>::to_vec);
-        let content = inherited.or_else(|| learned::read(state, &server.name));
-        let known = content.and_then(|content| learned::parse(&content, &server.name, &server.address.to_string()));
+        let content = inherited.or_else(|| Known::read(state, &server.name));
+        let known = content.and_then(|content| Known::parse(&content, &server.name, &server.address.to_string()));
         if let Some(known) = known {
             gate.remember(&known);
         }
@@ -784,7 +783,7 @@ impl Keeper {
     pub(crate) fn contents(&self) -> Vec<(String, String)> {
         let of = |(gate, (name, address)): (&Arc<Gate>, &(String, String))| {
             let learned = gate.learned()?;
-            Some((name.clone(), content(Known::of(address.clone(), &learned))))
+            Some((name.clone(), Known::of(address.clone(), &learned).content()))
         };
         self.shared.gates.iter().zip(&*self.servers).filter_map(of).collect()
     }
@@ -818,7 +817,7 @@ impl Keeper {
         let (done, writing) = oneshot::channel();
         let state = self.state.clone();
         thread::spawn(move || {
-            contents.iter().for_each(|(name, content)| write(&state, name, content));
+            contents.iter().for_each(|(name, content)| Known::write(&state, name, content));
             let _ = done.send(());
         });
         writing

@@ -11,20 +11,14 @@ mod check;
 mod clock;
 mod connection;
 mod daemon;
-mod descriptors;
 mod event_log;
 mod gate;
-mod half;
 mod handover;
 mod hosts;
-mod identity;
-mod learned;
 mod memory;
 mod names;
 mod observer;
 mod peers;
-mod places;
-mod processor_wait;
 mod secrets;
 mod shared;
 #[cfg(test)]
@@ -38,12 +32,12 @@ pub use check::{StartError, check_serving, check_start, descriptors_needed, shor
 pub use daemon::{Daemon, Pushes, ReloadError};
 pub use handover::{Inheritance, Offer};
 pub use hosts::Used;
+pub(crate) use hosts::{Holder, Place, Places, Room};
 pub use names::{Environment, Resolver, account_id, check_names};
 pub use observer::{AppStatus, HolderReport, Observer, ServerStatus, Status};
 pub use peers::{
     AppReport, Askers, KeyError, PeerReport, PeersError, PeersReport, Stream, TrafficReport, connect_to_ask,
 };
-pub(crate) use places::{Holder, Place, Places, Room};
 pub use secrets::{Reader, SecretProblem, check_secrets};
 pub use state_dir::StateDir;
 pub use turns::{Cancel, Turn, Turns, Waiting, Work};

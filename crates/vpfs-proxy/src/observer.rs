@@ -12,9 +12,8 @@ use vpfs_config::Charge;
 use vpfs_core::{AppId, PolicyKind, Time};
 use vpfs_node::{AppTotals, PeerService, Snapshot};
 
-use crate::hosts::{ConnectionPermits, Used};
+use crate::hosts::{ConnectionPermits, Holder, Places, Used};
 use crate::peers::{AppReport, PeerReport, PeerStates, PeersReport};
-use crate::places::{Holder, Places};
 use crate::shared::Shared;
 
 /// Looks into a daemon from outside; copies look into the same one, also while it drains.

@@ -39,8 +39,8 @@ pub enum Failure {
 }
 
 /// The body of the answer to GET `route`, one of [`super::PEERS`], [`super::STATUS`], [`super::EVENTS`],
-/// [`super::METRICS`], [`super::SETS`] and [`super::route_of_history`], of the daemon whose [socket](super::socket) is
-/// at `path`. Call within a tokio runtime.
+/// [`super::METRICS`], [`super::SETS`] and [`super::route_of_history`], of the daemon whose
+/// [socket](super::socket_path) is at `path`. Call within a tokio runtime.
 ///
 /// # Errors
 /// See [`Failure`].
@@ -70,8 +70,8 @@ pub struct Change {
     pub token: Option<String>,
 }
 
-/// Changes a set of the daemon whose [socket](super::socket) is at `path`; returns what it says. Call within a tokio
-/// runtime.
+/// Changes a set of the daemon whose [socket](super::socket_path) is at `path`; returns what it says. Call within a
+/// tokio runtime.
 ///
 /// # Errors
 /// See [`Failure`].

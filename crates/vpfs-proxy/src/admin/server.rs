@@ -5,8 +5,10 @@
 //! of the host that holds most.
 
 use std::convert::Infallible;
+use std::fs::{self, DirBuilder, Permissions};
 use std::future::poll_fn;
 use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
@@ -28,10 +30,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::admin::answer::{Answer, Caller, are_equal, is_token, json};
+use crate::admin::api::{Answer, json};
 use crate::admin::events::Events;
 use crate::admin::history::{HISTORY, Query};
-use crate::admin::sets::PushedSets;
+use crate::admin::sets::{Caller, PushedSets, are_equal, is_token};
 use crate::admin::{api, history, metrics, sets};
 use crate::{Askers, Holder, Observer, Place, Places, Pushes, Room, Status};
 
@@ -89,7 +91,7 @@ impl Server {
     }
 }
 
-/// Serves all routes at a [socket](crate::admin::socket), for ever.
+/// Serves all routes at a socket of [`bind_socket`], for ever.
 pub fn serve_socket(listener: UnixListener, observer: Observer, kept: Kept) -> BoxFuture<'static, ()> {
     Box::pin(async move {
         let door = Door::new("socket", &observer);
@@ -489,6 +491,39 @@ impl<F: Fn() -> String + Send + Sync + 'static> Respond for Page<F> {
     }
 }
 
+/// Of the socket, at which its owner and their group may ask: a program that connects to a socket writes to it. The
+/// directory says who can reach it.
+const SOCKET_MODE: u32 = 0o660;
+
+/// The socket of the daemon whose first server is `server`.
+pub fn socket_path(directory: &Path, server: &str) -> PathBuf {
+    directory.join(format!("{server}.sock"))
+}
+
+/// Listens at `path`. Replaces a socket at which nobody answers, and with `take_over` that of a predecessor, which goes
+/// on answering those who have connected. Call within a tokio runtime.
+///
+/// # Errors
+/// If another process answers there, or it cannot be created.
+pub fn bind_socket(path: &Path, take_over: bool) -> io::Result<UnixListener> {
+    if !take_over && std::os::unix::net::UnixStream::connect(path).is_ok() {
+        return Err(io::Error::new(io::ErrorKind::AddrInUse, "another proxy of this server answers there"));
+    }
+    if let Some(directory) = path.parent().filter(|directory| !directory.exists()) {
+        DirBuilder::new().mode(0o755).create(directory)?;
+    }
+    // Nobody else can connect before it has its permissions.
+    let unfinished = path.with_extension("new");
+    match fs::remove_file(&unfinished) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(&unfinished)?;
+    fs::set_permissions(&unfinished, Permissions::from_mode(SOCKET_MODE))?;
+    fs::rename(&unfinished, path)?;
+    Ok(listener)
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::IpAddr;
@@ -716,5 +751,16 @@ mod tests {
         }
         drop(file);
         assert_eq!(key.rest("/0123456789abcdef/").await, None, "without its file nobody may");
+    }
+
+    #[tokio::test]
+    async fn a_socket_belongs_to_its_owner_and_group_and_one_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = socket_path(&folder.path().join("vpfs"), "s1");
+        let _first = bind_socket(&path, false).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
+        assert_eq!(bind_socket(&path, false).err().map(|error| error.kind()), Some(io::ErrorKind::AddrInUse));
+        drop(bind_socket(&path, true).unwrap());
+        bind_socket(&path, false).expect("nobody answers there");
     }
 }

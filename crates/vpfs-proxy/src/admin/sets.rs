@@ -1,16 +1,18 @@
 //! Sets of applications that owners push: what is told of them, and who may change one.
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::header::AUTHORIZATION;
 use hyper::{Method, Request, StatusCode};
+use ring::hmac;
 use serde::{Deserialize, Serialize};
 use vpfs_config::sets::{Put, Refusal, Set, SetName, SetText};
 
 use crate::Pushes;
-use crate::admin::answer::{Answer, Caller, is_token, json};
+use crate::admin::api::{Answer, json};
 
 /// The shortest secret of an owner.
 const SHORTEST: usize = 16;
@@ -43,6 +45,29 @@ impl PushedSets {
             |(set, text, left): (_, _, std::time::Duration)| PushedSet { set, left_seconds: left.as_secs_f64(), text };
         Self { servers, sets: sets.into_iter().map(set).collect() }
     }
+}
+
+/// The sender of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Caller {
+    /// A user of this host, at the socket.
+    User(u32),
+    /// Anybody else.
+    Unknown,
+}
+
+/// Whether `authorization` has the text of the file, of at least `shortest` characters without white space around it.
+pub(crate) async fn is_token(path: &Path, authorization: &str, shortest: usize) -> bool {
+    let expected = tokio::fs::read_to_string(path).await.unwrap_or_default();
+    let expected = expected.trim();
+    let presented = authorization.strip_prefix("Bearer ").unwrap_or_default();
+    expected.len() >= shortest && are_equal(presented, expected)
+}
+
+/// Compares without telling by the time taken how much is right.
+pub(crate) fn are_equal(one: &str, other: &str) -> bool {
+    let Ok(key) = hmac::Key::generate(hmac::HMAC_SHA256, &ring::rand::SystemRandom::new()) else { return false };
+    hmac::verify(&key, one.as_bytes(), hmac::sign(&key, other.as_bytes()).as_ref()).is_ok()
 }
 
 /// Changes the set of this name, if the caller may. Nobody may because he may read: who decides about shares is root or
@@ -107,17 +132,15 @@ fn is_administrator(uid: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use std::fs::{Permissions, set_permissions, write};
-    use std::path::Path;
     use std::sync::atomic::{AtomicU8, Ordering};
 
     use vpfs_config::Config;
     use vpfs_config::sets::{AppText, IdText};
     use vpfs_core::ServerId;
 
-    use crate::Daemon;
-
     use super::*;
-    use crate::admin::{Change, Failure, Kept, SETS, change, get, serve_socket, socket};
+    use crate::Daemon;
+    use crate::admin::{Change, Failure, Kept, SETS, bind_socket, change, get, serve_socket};
 
     const TOKEN: &str = "0123456789abcdef";
 
@@ -184,7 +207,7 @@ mod tests {
         let daemon = daemon(folder.path()).await;
         let path = folder.path().join("s1.sock");
         let kept = Kept { pushes: Some(daemon.pushes()), ..Kept::default() };
-        let serving = tokio::spawn(serve_socket(socket::bind(&path, false).unwrap(), daemon.observer(), kept));
+        let serving = tokio::spawn(serve_socket(bind_socket(&path, false).unwrap(), daemon.observer(), kept));
         let push = async |json: Option<Vec<u8>>| {
             let name = SetName::parse("slurm").unwrap();
             change(&path, &Change { name, json: json.map(Into::into), token: Some(TOKEN.to_owned()) }).await

@@ -9,7 +9,6 @@
 )]
 
 mod common;
-mod descriptors;
 mod failures;
 mod hostile;
 mod identify;

@@ -19,7 +19,7 @@ use vpfs_proxy::admin::api::{History, Sample, Status};
 use vpfs_proxy::admin::events::EventsReport;
 use vpfs_proxy::admin::{
     Change, EVENTS, Failure, HISTORY, PEERS, PushedSets, SETS, STATUS, api, change_by, get_by, kept_history,
-    route_of_history, socket,
+    route_of_history, socket_path,
 };
 use vpfs_proxy::{PeersReport, StateDir, connect_to_ask};
 
@@ -92,7 +92,7 @@ impl Answer for Status {
 
 /// The paths that the socket of the proxy of a server may have.
 pub(super) fn sockets(config: &Config, server: &str) -> Vec<PathBuf> {
-    runtime_dir_of(config).iter().map(|directory| socket::path(directory, server)).collect()
+    runtime_dir_of(config).iter().map(|directory| socket_path(directory, server)).collect()
 }
 
 /// What proxies say, and why others that should do not.

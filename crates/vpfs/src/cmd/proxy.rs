@@ -22,7 +22,8 @@ use vpfs_config::{Config, LogFormat, Protocol};
 use vpfs_core::{ServerId, SharingMode};
 use vpfs_proxy::admin::events::Events;
 use vpfs_proxy::admin::{
-    Kept, MetricsAccess, keep_history, serve_askers, serve_metrics, serve_socket, socket, watch_storage,
+    Kept, MetricsAccess, bind_socket, keep_history, serve_askers, serve_metrics, serve_socket, socket_path,
+    watch_storage,
 };
 use vpfs_proxy::{Askers, Daemon, Environment, Inheritance, Observer, Offer, Pushes, Resolver, StateDir, check_names};
 
@@ -386,8 +387,8 @@ fn open_socket(config: &Config, servers: &[ServerId], take_over: bool) -> Option
     let name = &config.servers[servers.first()?.index()].name;
     let mut failures = Vec::new();
     for directory in asking::runtime_dir_of(config) {
-        let path = socket::path(&directory, name);
-        match socket::bind(&path, take_over) {
+        let path = socket_path(&directory, name);
+        match bind_socket(&path, take_over) {
             Ok(listener) => {
                 tracing::info!(path = %path.display(), "commands such as `vpfs top` ask here");
                 return Some(listener);
