@@ -37,7 +37,6 @@ use crate::system::{Caller, Rights, inodes_max, path};
 /// How long the kernel believes attributes and names, which others may change in the source.
 const BELIEVED: Duration = Duration::from_secs(1);
 
-/// `SEEK_DATA` and `SEEK_HOLE`.
 const SEEK_DATA: i32 = 3;
 
 const SEEK_HOLE: i32 = 4;
@@ -182,7 +181,6 @@ impl Fuse {
         }
     }
 
-    /// Makes something with a name in a directory.
     fn named(
         &self,
         request: &Request,
@@ -196,7 +194,6 @@ impl Fuse {
         });
     }
 
-    /// Removes a name.
     fn removed(&self, request: &Request, parent: INodeNo, name: &OsStr, flags: AtFlags, reply: ReplyEmpty) {
         let caller = Caller::from(request);
         self.metadata(request, parent, name.as_bytes(), move |overlay, name| {
@@ -679,7 +676,6 @@ fn copy((from, mut at): (&Content, u64), (to, mut to_at): (&Content, u64), size:
     }
 }
 
-/// What the name of a mount begins with.
 const NAME: &str = "vpfs:";
 
 /// Why nothing was mounted.

@@ -15,7 +15,6 @@ use rustix::io::Result;
 use crate::stored::Stored;
 use crate::system::path;
 
-/// The number of the directory that is mounted.
 pub(crate) const ROOT: u64 = 1;
 
 /// A file: an `O_PATH` descriptor, which stays right when names change.
@@ -26,7 +25,6 @@ pub(crate) struct Inode {
     pub(crate) serial: u64,
     pub(crate) fd: OwnedFd,
     pub(crate) kind: FileType,
-    /// If it has regions.
     pub(crate) stored: Option<Arc<Stored>>,
     pub(crate) opens: Mutex<Opens>,
 }
@@ -41,12 +39,10 @@ pub(crate) struct Opens {
 }
 
 impl Inode {
-    /// A path that leads to this file whatever its name is.
     pub(crate) fn path(&self) -> String {
         path(&self.fd)
     }
 
-    /// A name in this directory.
     fn place<'a>(&self, name: &'a OsStr) -> Place<'a> {
         Place { directory: self.serial, name }
     }
@@ -77,7 +73,6 @@ struct Table {
 #[derive(Debug)]
 struct Known {
     inode: Arc<Inode>,
-    /// How often the kernel was told of it.
     lookups: u64,
     identity: Identity,
     source: Source,
@@ -157,7 +152,6 @@ impl Inodes {
         own.unwrap_or_else(|| (0..).map(|more| mixed.wrapping_add(more)).find(is_free).unwrap_or(mixed))
     }
 
-    /// The kernel forgets so many lookups of a file.
     pub(crate) fn forget(&self, number: u64, lookups: u64) {
         let mut table = lock(&self.table);
         let Some(known) = table.by_number.get_mut(&number) else { return };
@@ -230,7 +224,6 @@ pub(crate) enum Identity {
     Name { directory: u64, name: OsString },
 }
 
-/// A name in a directory.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a> {
     pub(crate) directory: u64,
@@ -256,12 +249,10 @@ impl Identity {
         Self::proven(fd).unwrap_or_else(|| Self::named(place))
     }
 
-    /// Whether names that have it are names of one file.
     pub(crate) fn is_proof(&self) -> bool {
         matches!(self, Self::Handle { .. })
     }
 
-    /// If the file system proves it.
     pub(crate) fn proven(fd: &impl AsFd) -> Option<Self> {
         let (FileHandle { handle_type, handle }, mount) = name_to_handle_at(fd, Path::new(""), AT_EMPTY_PATH).ok()?;
         let mount = match mount {

@@ -232,7 +232,6 @@ pub fn is_class(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.chars().all(is_letter)
 }
 
-/// The text of the map.
 impl fmt::Display for RegionMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{FIRST}")?;
@@ -287,12 +286,10 @@ pub fn rule<'a>(rules: &'a [Rule], directory: &str, name: &str) -> Option<&'a Ru
     rules.iter().find(|rule| rule.pattern.matches_with(&path, options))
 }
 
-/// The name of a map until it is complete.
 pub(crate) fn unfinished(id: &str) -> String {
     format!("{NEW}{id}")
 }
 
-/// Whether a name is hidden and refused.
 pub(crate) fn is_reserved(name: &[u8]) -> bool {
     name.starts_with(NEW.as_bytes())
 }

@@ -46,7 +46,6 @@ pub struct Options {
     pub turns: Option<Turns>,
 }
 
-/// A mounted source.
 #[derive(Debug)]
 pub(crate) struct Overlay {
     pub(crate) source: PathBuf,
@@ -63,7 +62,6 @@ pub(crate) struct Overlay {
     pub(crate) may_pass: AtomicBool,
 }
 
-/// What `setattr` changes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Changes {
     pub(crate) mode: Option<u32>,
@@ -540,7 +538,6 @@ pub(crate) fn timespec(time: SystemTime) -> Timespec {
     Timespec { tv_sec: seconds, tv_nsec: fraction.into() }
 }
 
-/// An entry of a directory, and where the next one is.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) ino: u64,
@@ -562,7 +559,6 @@ impl Listing {
         Self { fd, at: 0, ahead: Vec::new() }
     }
 
-    /// Passes entries from `at` on to `take`, until that is full.
     pub(crate) fn read(&mut self, at: u64, mut take: impl FnMut(&Entry) -> bool) -> Result<()> {
         if at != self.at || at == 0 {
             self.ahead.clear();
@@ -600,7 +596,6 @@ impl Listing {
     }
 }
 
-/// What is open, by handle.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     next: AtomicU64,
@@ -629,7 +624,6 @@ impl<T> Table<T> {
     }
 }
 
-/// An open file.
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub(crate) inode: Arc<Inode>,
@@ -754,10 +748,8 @@ fn is_local(inode: &Inode) -> bool {
     matches!(kind, Some(BCACHEFS | BTRFS | EXT4 | F2FS | TMPFS | XFS | ZFS))
 }
 
-/// The largest extended attribute of the kernel.
 const ATTRIBUTE_MAX: usize = 64 << 10;
 
-/// Whether an extended attribute is ours.
 fn is_hidden(name: &[u8]) -> bool {
     name == ATTRIBUTE.as_bytes()
 }
@@ -792,12 +784,10 @@ impl Recorder {
         Ok((Self { sender, begin: Instant::now(), lost }, Writer(writer)))
     }
 
-    /// Nanoseconds since the record began.
     pub(crate) fn now(&self) -> u64 {
         u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Records a request that is done now.
     pub(crate) fn add(&self, file: &Arc<str>, op: Op, pid: u32, (offset, size): (u64, u64), start: u64) {
         let request = Request { rank: pid, op, offset, size, start, end: self.now() };
         if self.sender.try_send((request, Arc::clone(file))).is_err() {

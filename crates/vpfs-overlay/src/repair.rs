@@ -88,7 +88,6 @@ pub fn check(source: &Path, classes: &[Class], fix: bool) -> io::Result<Report> 
 /// Region files by the id of their map: class and name.
 type Regions = BTreeMap<String, Vec<(usize, String)>>;
 
-/// What a name stands for.
 struct Named {
     proof: Option<Identity>,
     inode: (u64, u64),
@@ -108,7 +107,6 @@ struct Check<'a> {
     classes: &'a [Class],
     fix: bool,
     regions: Regions,
-    /// By id: where it was found, and its inode.
     maps: BTreeMap<String, (PathBuf, Named)>,
     report: Report,
 }
@@ -132,7 +130,6 @@ impl Check<'_> {
         if self.fix { fix() } else { Ok(()) }
     }
 
-    /// It can only be fixed by hand.
     fn note(&mut self, finding: Finding) {
         self.report.findings.push((finding, false));
     }
@@ -215,7 +212,6 @@ impl Check<'_> {
     }
 }
 
-/// Bytes that are copied at once.
 const PIECE: u64 = 4 << 20;
 
 /// Replaces the map `path`, in the source, by a plain file with its bytes, in one step; then removes the region files.
@@ -347,7 +343,6 @@ fn missing() -> io::Error {
     io::Error::other("the class has region files, but they are not there; is its file system mounted?")
 }
 
-/// Makes sure that the directory has the region files of this source and class.
 pub(crate) fn verify(source: &Path, class: &Class) -> io::Result<()> {
     match Source::has(Source::of(source)?.as_ref(), class)? {
         true => Ok(()),
@@ -355,7 +350,6 @@ pub(crate) fn verify(source: &Path, class: &Class) -> io::Result<()> {
     }
 }
 
-/// The root of the source that a file is in.
 pub(crate) fn source_of(file: &Path) -> io::Result<Option<std::path::PathBuf>> {
     let file = file.canonicalize()?;
     for directory in file.ancestors().skip(1) {

@@ -23,7 +23,6 @@ const HELD_MAX: usize = 1 << 30;
 /// Threads that read requests must never wait, since no other request is served then.
 const HELD_PART: usize = 4096;
 
-/// Whose turn it is.
 #[derive(Debug)]
 pub(crate) struct Shares {
     turns: Turns,
@@ -38,7 +37,6 @@ impl Drop for Shares {
     }
 }
 
-/// A request that may have to wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'a> {
     pub(crate) op: OpKind,
@@ -104,7 +102,6 @@ impl Shares {
         }
     }
 
-    /// A program that asks for the file at this path below the mount.
     pub(crate) fn asker(&self, caller: Caller, file: String) -> Arc<Asker> {
         let apps = std::array::from_fn(|_| AtomicU64::new(u64::MAX));
         Arc::new(Asker { program: self.programs.get(caller), file, apps })
@@ -112,7 +109,6 @@ impl Shares {
 }
 
 impl Asker {
-    /// Its application by the rules in force.
     fn app(&self, turns: &Turns, op: OpKind) -> AppId {
         let app = &self.apps[op as usize];
         let (known, rules) = (app.load(Relaxed), turns.generation() & u64::from(u32::MAX));
@@ -127,12 +123,10 @@ impl Asker {
     }
 }
 
-/// How many bytes wait here.
 #[derive(Debug, Default)]
 struct Held(AtomicUsize);
 
 impl Held {
-    /// How much to keep of a write that could be divided.
     fn kept(&self, size: usize) -> usize {
         match self.0.load(Relaxed).checked_add(size) {
             Some(all) if all <= HELD_MAX => size,
@@ -174,7 +168,6 @@ const PERIOD: Duration = Duration::from_millis(50);
 /// Looking takes at most one part in so many of a processor's time.
 const SHARE: u32 = 20;
 
-/// Requests that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     state: Mutex<State>,
@@ -270,7 +263,6 @@ fn is_dying(thread: u32, is_read: bool) -> bool {
     }
 }
 
-/// Before or while it is read.
 fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || Errno::from_io_error(error) == Some(Errno::SRCH)
 }
@@ -296,10 +288,8 @@ const BELIEVED: Duration = Duration::from_secs(1);
 /// Beyond, no variable is looked for.
 const ENVIRONMENT_MAX: u64 = 1 << 20;
 
-/// The most programs to remember.
 const PROGRAMS_MAX: usize = 4096;
 
-/// A program as the kernel knows it.
 #[derive(Debug, Default)]
 pub(crate) struct Program {
     pub(crate) uid: u32,
@@ -333,7 +323,6 @@ fn telling(cgroups: &str) -> &str {
     paths.max_by_key(|path| (job_of(path).is_some(), path.len())).unwrap_or_default()
 }
 
-/// What the environment says that a program began with.
 fn weight(pid: u32) -> Option<RunWeight> {
     let mut environment = Vec::new();
     fs::File::open(format!("/proc/{pid}/environ")).ok()?.take(ENVIRONMENT_MAX).read_to_end(&mut environment).ok()?;
@@ -343,10 +332,8 @@ fn weight(pid: u32) -> Option<RunWeight> {
     RunWeight::new(std::str::from_utf8(&found).ok()?.parse().ok()?)
 }
 
-/// A process and its user.
 type Process = (u32, u32);
 
-/// Programs that were seen a moment ago, and when.
 #[derive(Debug, Default)]
 pub(crate) struct Programs(Mutex<HashMap<Process, (Instant, Arc<Program>)>>);
 
@@ -368,7 +355,6 @@ impl Programs {
     }
 }
 
-/// Threads that read requests.
 pub(crate) const THREADS: usize = 32;
 
 /// The most threads beside them; beyond, requests wait.
@@ -401,7 +387,6 @@ impl Workers {
     }
 }
 
-/// Starts a thread for a request.
 pub(crate) fn start(work: impl FnOnce() + Send + 'static) {
     if let Err(error) = thread::Builder::new().spawn(work) {
         // The request is lost with the closure; its reply is an error when it is dropped.
@@ -409,7 +394,6 @@ pub(crate) fn start(work: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Counts itself until it is dropped.
 struct Count {
     of: Arc<AtomicUsize>,
     before: usize,

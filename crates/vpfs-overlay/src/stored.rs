@@ -40,7 +40,6 @@ pub struct Stored {
 pub(crate) struct InUse(Mutex<HashMap<String, Weak<Stored>>>);
 
 impl InUse {
-    /// The regions of a file, if it has a map.
     pub(crate) fn load(&self, fd: &impl AsFd, classes: &[Class]) -> Result<Option<Arc<Stored>>> {
         Ok(Stored::load(fd, classes)?.map(|stored| self.share(stored)))
     }
@@ -59,7 +58,6 @@ impl InUse {
     }
 }
 
-/// What region files say about the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) size: u64,
@@ -70,7 +68,6 @@ pub(crate) struct Usage {
     pub(crate) changed: (i64, i64),
 }
 
-/// Whether a file has a map instead of data.
 pub(crate) fn is_map(fd: &impl AsFd) -> bool {
     let path = path(&fd.as_fd());
     getxattr(path, ATTRIBUTE, &mut [0_u8; 16][..]).is_ok()
@@ -125,7 +122,6 @@ impl Stored {
         absent(statat(directory, name, AtFlags::SYMLINK_NOFOLLOW))
     }
 
-    /// Asks all region files.
     pub(crate) fn usage(&self) -> Result<Usage> {
         let mut usage = Usage { size: 0, blocks: 0, modified: (i64::MIN, 0), changed: (i64::MIN, 0) };
         for file in 0..self.map.files().len() {
@@ -143,12 +139,10 @@ impl Stored {
         self.each(|directory, name| chownat(directory, name, Some(owner), Some(group), AtFlags::SYMLINK_NOFOLLOW))
     }
 
-    /// Region files that exist get these times.
     pub(crate) fn set_times(&self, times: &Timestamps) -> Result<()> {
         self.each(|directory, name| utimensat(directory, name, times, AtFlags::SYMLINK_NOFOLLOW))
     }
 
-    /// Removes all region files.
     pub(crate) fn remove(&self) -> Result<()> {
         self.each(|directory, name| unlinkat(directory, name, AtFlags::empty()))
     }
@@ -171,7 +165,6 @@ impl Drop for Stored {
     }
 }
 
-/// Reads a map through any descriptor of it.
 pub(crate) fn read_map(fd: &impl AsFd) -> std::result::Result<RegionMap, String> {
     let file = openat(CWD, path(&fd.as_fd()), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
     let mut text = String::new();
@@ -182,7 +175,6 @@ pub(crate) fn read_map(fd: &impl AsFd) -> std::result::Result<RegionMap, String>
     RegionMap::parse(&text).map_err(|error| error.to_string())
 }
 
-/// A new map for a rule.
 pub(crate) fn new_map(rule: &Rule) -> Result<RegionMap> {
     RegionMap::new(new_id()?, rule.classes.clone(), rule.table.clone()).map_err(|_| Errno::INVAL)
 }
@@ -469,7 +461,6 @@ impl Opened {
     }
 }
 
-/// Adds a part to those of its region file.
 fn add<T>(parts: &mut Vec<(usize, Vec<T>)>, file: usize, part: T) {
     match parts.iter_mut().find(|(known, _)| *known == file) {
         Some((_, parts)) => parts.push(part),
@@ -528,7 +519,6 @@ mod tests {
 
     use super::*;
 
-    /// One step of a program.
     #[derive(Clone, Debug)]
     enum Step {
         Write(u64, usize),
@@ -537,7 +527,6 @@ mod tests {
         Punch(u64, u64),
         Allocate(u64, u64, bool),
         Read(u64, usize),
-        /// Another descriptor from here on.
         Reopen,
     }
 
@@ -587,7 +576,6 @@ mod tests {
         flat[usize::try_from(at).unwrap().min(end)..end].fill(0);
     }
 
-    /// Does a step to both, and compares what they tell.
     fn run(step: &Step, number: u8, file: &Opened, flat: &mut Vec<u8>) {
         match *step {
             Step::Write(at, size) => write(file, flat, at, &vec![number; size]),

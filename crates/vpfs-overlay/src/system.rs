@@ -14,7 +14,6 @@ use rustix::thread::{
     set_thread_res_uid,
 };
 
-/// A path that leads to what a descriptor stands for.
 pub(crate) fn path(fd: &impl AsRawFd) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
@@ -60,7 +59,6 @@ pub(crate) fn read_all(file: &File, mut buffer: &mut [u8], mut at: u64) -> Resul
     Ok(whole - buffer.len())
 }
 
-/// What there is nothing of is no error.
 pub(crate) fn absent<T>(result: Result<T>) -> Result<Option<T>> {
     match result {
         Err(Errno::NOENT) => Ok(None),
@@ -68,7 +66,6 @@ pub(crate) fn absent<T>(result: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// The system's number of an error.
 pub(crate) fn errno(error: &std::io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
@@ -119,14 +116,12 @@ pub fn prepare_process() -> io::Result<()> {
     Ok(())
 }
 
-/// How many files the kernel should know of, each of which needs a descriptor.
 pub(crate) fn inodes_max() -> usize {
     let half =
         getrlimit(Resource::Nofile).current.map_or(INODES_MAX, |most| usize::try_from(most / 2).unwrap_or(INODES_MAX));
     half.min(INODES_MAX)
 }
 
-/// The user for whom the kernel asks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller {
     pub(crate) uid: u32,
@@ -174,7 +169,6 @@ impl Rights {
         Ok(Some(Credentials { uid: Uid::from_raw(uid), gid: Gid::from_raw(gid), groups: groups(pid).into() }))
     }
 
-    /// The user with these credentials, or the daemon itself.
     pub(crate) fn user<'a>(&'a self, credentials: Option<&'a Credentials>) -> User<'a> {
         User(self.0.as_deref().zip(credentials))
     }
@@ -201,12 +195,10 @@ impl Rights {
     }
 }
 
-/// The user for whom data moves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct User<'a>(Option<(&'a [Gid], &'a Credentials)>);
 
 impl User<'_> {
-    /// Without any change of rights.
     #[cfg(test)]
     pub(crate) const OURSELVES: Self = Self(None);
 
@@ -242,7 +234,6 @@ impl Drop for Switched<'_> {
     }
 }
 
-/// The user and group that stand for none.
 const NOBODY: u32 = 65534;
 
 /// Goes back when it is dropped, as [`Switched`] does; unlike that, it leaves powers that have nothing to do with

@@ -30,7 +30,6 @@ use crate::sockets::{Bound, Listener, listen, listen_later, prepare, reset_on_cl
 /// After a failure to accept, or to find a connection that can leave, the time to the next attempt.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Accepts clients and creates a task for each.
 pub(crate) struct Acceptor {
     pub(crate) listener: Arc<Listener>,
     pub(crate) shared: Arc<Shared>,
@@ -39,7 +38,6 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// Accepts until the daemon drains or hands over.
     pub(crate) async fn run(self: Arc<Self>, socket: Arc<TcpListener>) {
         let mut stage = self.shared.stage();
         tokio::select! {
@@ -106,7 +104,6 @@ impl Acceptor {
         true
     }
 
-    /// Counts a connection of its host; closes it if that has too many.
     pub(crate) fn count(&self, newcomer: Newcomer, peer: SocketAddr) -> Option<(Newcomer, HostConnection)> {
         let limit = self.shared.rules().limits.host_connections;
         match HostConnection::new(self.shared.hosts.get(peer.ip()), limit) {
@@ -193,13 +190,11 @@ impl Acceptor {
     }
 }
 
-/// Whether a failed accept does not affect the next one.
 fn is_the_clients_fault(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }
 
-/// A listening socket, and what accepts from it.
 #[derive(Clone)]
 pub(crate) struct Site {
     acceptor: Arc<Acceptor>,
@@ -207,13 +202,11 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Accepts clients until the daemon drains or hands over.
     pub(crate) async fn run(self) {
         self.acceptor.run(self.socket).await;
     }
 }
 
-/// All sites of a daemon so far. Copies share them.
 #[derive(Clone, Default)]
 pub(crate) struct Sites(Arc<Mutex<Vec<Site>>>);
 
@@ -226,19 +219,16 @@ impl Sites {
         self.list().push(site);
     }
 
-    /// What accepts at this address for this server.
     pub(crate) fn acceptor(&self, listener: SocketAddr, upstream: &(String, u16)) -> Option<Arc<Acceptor>> {
         let serves =
             |site: &&Site| site.acceptor.listener.address == listener && site.acceptor.listener.upstream == *upstream;
         self.list().iter().find(serves).map(|site| Arc::clone(&site.acceptor))
     }
 
-    /// Closes all sockets.
     pub(crate) fn close(&self) {
         self.list().clear();
     }
 
-    /// The sockets with their addresses, for a successor.
     pub(crate) fn sockets(&self) -> io::Result<Vec<(SocketAddr, OwnedFd)>> {
         let socket = |site: &Site| Ok((site.acceptor.listener.address, site.socket.as_fd().try_clone_to_owned()?));
         self.list().iter().map(socket).collect()
@@ -286,12 +276,10 @@ impl Entrance {
         entrances
     }
 
-    /// The name of its server.
     pub(crate) fn server(&self) -> &str {
         &self.server
     }
 
-    /// Host and port to listen at.
     pub(crate) fn listen(&self) -> (&str, u16) {
         (&self.listen.0, self.listen.1)
     }
@@ -317,7 +305,6 @@ impl Entrance {
         })
     }
 
-    /// With its socket it is complete.
     pub(crate) fn open(
         self,
         socket: TcpListener,

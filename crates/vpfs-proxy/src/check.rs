@@ -19,9 +19,7 @@ use crate::{peers, stream};
 /// How long to wait for a name to listen at; [`crate::check_names`] reports one that takes longer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// An address to listen at.
 struct Place {
-    /// What listens there.
     owner: Owner,
     host: String,
     port: u16,
@@ -69,7 +67,6 @@ pub fn check_serving(config: &Config) -> Vec<StartError> {
     serving(config).into_iter().filter_map(refused).collect()
 }
 
-/// None, if the name has no address now.
 async fn addresses_of(host: &str) -> Vec<IpAddr> {
     if let Ok(ip) = host.parse() {
         return vec![ip];
@@ -109,7 +106,6 @@ fn places(config: &Config, servers: &[ServerId]) -> Vec<Place> {
     places
 }
 
-/// Where metrics and the page are served.
 fn serving(config: &Config) -> Vec<Place> {
     let metrics = config.metrics.as_ref().map(|metrics| (Owner::Metrics, metrics.listen));
     let page = config.web.as_ref().map(|page| (Owner::Page, page.listen));
@@ -172,7 +168,6 @@ pub enum StartError {
 /// read.
 const OTHERS: usize = 64 + 2 * stream::MOST;
 
-/// The process or the system has no file descriptor left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exhausted {
     Process,
@@ -180,7 +175,6 @@ pub(crate) enum Exhausted {
 }
 
 impl Exhausted {
-    /// Whether an operation failed for this reason.
     pub(crate) fn of(error: &io::Error) -> Option<Self> {
         match Errno::from_io_error(error)? {
             Errno::MFILE => Some(Self::Process),

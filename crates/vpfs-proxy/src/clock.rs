@@ -7,7 +7,6 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::time::{Sleep, sleep_until};
 use vpfs_core::Time;
 
-/// How often to check whether the wall clock was set.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// A smaller difference is not a step, but the time between the readings of two clocks.
@@ -33,30 +32,25 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// A clock that starts now.
     pub(crate) fn start() -> Self {
         let begun = Course::starting_at(since_1970());
         Self { started: tokio::time::Instant::now(), begun, stepped: Arc::default() }
     }
 
-    /// A clock that starts at a fixed time, for a simulation.
     #[cfg(test)]
     pub(crate) fn starting_at(since_1970: Duration) -> Self {
         let begun = Course::starting_at(since_1970);
         Self { started: tokio::time::Instant::now(), begun, stepped: Arc::default() }
     }
 
-    /// The current time.
     pub(crate) fn now(&self) -> Time {
         Time::ZERO + self.course().at(self.started.elapsed())
     }
 
-    /// When it started.
     pub(crate) fn started(&self) -> Time {
         Time::ZERO + self.begun.at(Duration::ZERO)
     }
 
-    /// How long it has run.
     pub(crate) fn uptime(&self) -> Duration {
         self.started.elapsed()
     }
@@ -66,7 +60,6 @@ impl Clock {
         self.started + self.course().reaches(time.since(Time::ZERO))
     }
 
-    /// Follows the wall clock for ever.
     pub(crate) async fn follow_wall(self) {
         let wall = Wall::start();
         let mut followed_ns = 0;
@@ -123,7 +116,6 @@ impl Course {
         if self.gap_ns < 0 { time - made_up } else { time + made_up }
     }
 
-    /// How much of the gap has been closed by then.
     fn made_up(&self, elapsed: Duration) -> Duration {
         (elapsed.saturating_sub(self.since) / SLEW_DIVISOR).min(size(self.gap_ns))
     }

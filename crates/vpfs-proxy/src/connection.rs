@@ -38,14 +38,11 @@ const LONG_REST: usize = 32 << 10;
 /// No segment of TCP has more bytes.
 const LONGEST_SEGMENT: usize = 64 << 10;
 
-/// How a connection ended without a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Both sides are done.
     Closed,
     /// The daemon is draining and nothing was in progress.
     Drained,
-    /// Another process serves it from now on.
     HandedOver,
     /// Nothing was in progress, and another host got its place.
     GaveWay,
@@ -53,25 +50,19 @@ pub(crate) enum End {
     Stopped,
 }
 
-/// Why a connection failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    /// The server cannot be reached.
     #[error("cannot connect to the server: {0}")]
     Upstream(io::Error),
-    /// No socket for the server's connection can be opened.
     #[error("{0}")]
     NoDescriptors(Exhausted),
-    /// A socket failed.
     #[error("{side} connection failed: {error}")]
     Io { side: Side, error: io::Error },
-    /// Nothing moved for too long.
     #[error("timed out: {0}")]
     TimedOut(&'static str),
     /// A write waits for its data, and no memory is left for the requests in front of that data.
     #[error("limits.memory or limits.host_memory is used up while write data is expected")]
     OutOfMemory,
-    /// A peer misbehaved.
     #[error("{0}")]
     Refused(CloseReason),
 }
@@ -92,13 +83,9 @@ impl Failure {
     }
 }
 
-/// A connection that is to be served.
 pub(crate) enum Newcomer {
-    /// A client that has just connected.
     Accepted(TcpStream),
-    /// A connection of the process that this one succeeds.
     Inherited(Handed),
-    /// A client and its server in a simulation.
     #[cfg(test)]
     Simulated(simulated::Socket, simulated::Socket),
 }
@@ -184,9 +171,7 @@ struct Connection {
     stage: watch::Receiver<Stage>,
     seat: Arc<Seat>,
     alarm: Alarm,
-    /// What another process needs to continue.
     suspended: Option<Suspended>,
-    /// Bytes moved since the task last yielded.
     turn: usize,
     /// After the end of the session: the time limit for the client to receive the remaining bytes.
     flush_until: Option<Time>,
@@ -278,7 +263,6 @@ impl Connection {
         }
     }
 
-    /// Waits for an event, then reads from both sides.
     async fn step(&mut self) -> Result<(), Failure> {
         self.rest();
         let (from_client, from_server) = (self.client_room() > 0, self.server_room() > 0);
@@ -309,7 +293,6 @@ impl Connection {
         if deadline.is_some_and(|at| at <= now) { self.handle_timeout(now) } else { Ok(()) }
     }
 
-    /// Gives back what only a busy connection needs.
     fn rest(&mut self) {
         self.client.rest();
         self.server.rest();
@@ -328,7 +311,6 @@ impl Connection {
         }
     }
 
-    /// How the connection ends, if it ends now.
     fn end(&mut self, stage: Stage) -> Option<End> {
         if self.suspended.is_some() {
             return Some(End::HandedOver);
@@ -359,7 +341,6 @@ impl Connection {
         }
     }
 
-    /// When to act if nothing arrives.
     fn deadline(&mut self) -> Option<Time> {
         if !self.session.is_closed() {
             return [self.session.poll_timeout(), self.client.awaits_until()].into_iter().flatten().min();
@@ -426,7 +407,6 @@ impl Connection {
         Ok(())
     }
 
-    /// The number of bytes to read from one side at once.
     fn room(&mut self, side: Side) -> usize {
         match side {
             Side::Client => self.client_room(),
@@ -522,7 +502,6 @@ impl Connection {
         }
     }
 
-    /// Executes actions and dispatches until there are none, then writes.
     fn settle(&mut self) -> Result<(), Failure> {
         loop {
             while let Some(action) = self.session.poll_action() {
@@ -616,7 +595,6 @@ impl Connection {
         self.client.stream.reset_on_close();
     }
 
-    /// Gives a suspended connection to the daemon's successor.
     fn hand_over(self) {
         let Self { shared, listener, mut client, server, suspended, requests, .. } = self;
         debug_assert!(requests.is_empty(), "nothing is in progress");
@@ -737,7 +715,6 @@ impl Abandoned {
         Ok(())
     }
 
-    /// Moves what can be moved after waiting for it, and returns the number of bytes read.
     async fn step(&mut self) -> io::Result<usize> {
         let writes = !self.session.to_server().is_empty() && !self.server.write_closed;
         self.server.ready(self.server.interest(true, writes)).await?;
@@ -765,7 +742,6 @@ impl Abandoned {
         debug_assert!(self.requests.is_empty(), "an ended session has no requests");
     }
 
-    /// Executes actions, and throws away what nobody receives.
     fn act(&mut self) {
         let answers = self.session.to_client().len();
         self.session.to_client().advance(answers);
@@ -846,7 +822,6 @@ mod tests {
             Self { server, clients, shared, listener: Arc::new(listener) }
         }
 
-        /// A served client, and the connection that was opened for it.
         async fn client(&self) -> (TcpStream, TcpStream, JoinHandle<Result<End, Failure>>) {
             let client = TcpStream::connect(self.clients.local_addr().unwrap()).await.unwrap();
             let (accepted, peer) = self.clients.accept().await.unwrap();
@@ -856,7 +831,6 @@ mod tests {
             (client, self.server.accept().await.unwrap().0, task)
         }
 
-        /// A client, its server, and what is between them, which nothing runs.
         async fn connection(&self) -> (TcpStream, TcpStream, Connection) {
             let client = TcpStream::connect(self.clients.local_addr().unwrap()).await.unwrap();
             let (accepted, peer) = self.clients.accept().await.unwrap();
@@ -894,7 +868,6 @@ mod tests {
         assert_eq!(first_server.read(&mut arrived).await.unwrap(), 0);
     }
 
-    /// The first step reads the start of a long write, the second leaves the rest in the socket.
     #[tokio::test]
     async fn bytes_that_are_not_read_are_not_awaited() {
         let place = Place::new().await;

@@ -371,7 +371,6 @@ impl Daemon {
         self.totals_of(&self.snapshots()).collect()
     }
 
-    /// By application: its name, and the sum over all servers.
     fn totals_of(&self, snapshots: &[Snapshot]) -> impl Iterator<Item = (String, AppTotals)> + use<> {
         let names: Vec<String> = self.shared.apps().iter().map(|(_, entry)| entry.name.clone()).collect();
         let sums = observer::totals(names.len(), snapshots.iter());
@@ -410,7 +409,6 @@ fn remember(gates: &[Arc<Gate>], config: &Config, inheritance: Option<&Inheritan
     }
 }
 
-/// Serves the connections of a predecessor as they come, in a thread of their own.
 fn take_over(sites: Sites, mut connections: Connections) -> JoinHandle<()> {
     let runtime = tokio::runtime::Handle::current();
     std::thread::spawn(move || {
@@ -436,7 +434,6 @@ fn take_over(sites: Sites, mut connections: Connections) -> JoinHandle<()> {
     })
 }
 
-/// Writes a line to the log, with mean times.
 fn log_totals(app: &str, totals: &AppTotals) {
     let requests = totals.data_requests + totals.metadata_requests;
     let mean = |sum: Duration| Span(sum / u32::try_from(requests.max(1)).unwrap_or(u32::MAX));
@@ -502,7 +499,6 @@ fn refused(entrance: &Entrance) -> impl FnOnce(io::Error) -> StartError + use<> 
     move |error| StartError::Listen { server, host, port, error }
 }
 
-/// How often to look for sets that have expired.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// How long the id of a pushed application that is gone stays unused: longer than any connection looks at older rules.
@@ -523,7 +519,6 @@ pub(crate) struct Follower {
     current: Mutex<Current>,
 }
 
-/// What the rules are made of, besides addresses.
 pub(crate) struct Current {
     config: Arc<Config>,
     sets: Sets,
@@ -591,7 +586,6 @@ impl Follower {
         });
     }
 
-    /// Addresses or ids have changed.
     fn refresh(&self) {
         let current = self.current();
         self.shared.replace(self.rules(&current), |_, _| {});
@@ -638,7 +632,6 @@ impl Follower {
         self.shared.recycle(REST);
     }
 
-    /// Sets have changed.
     fn apply(&self, current: &mut Current) {
         current.pushed = current.sets.apps(&current.config.owners);
         let (now, pushed) = (self.shared.clock.now(), Arc::clone(&current.pushed));
@@ -668,7 +661,6 @@ impl Follower {
         Some(found.token.clone())
     }
 
-    /// Lets sets expire, for ever.
     pub(crate) async fn run_sets(self: Arc<Self>) {
         loop {
             tokio::time::sleep(LOOK).await;
@@ -762,7 +754,6 @@ const EVERY: Duration = Duration::from_secs(60);
 /// How long the end of a daemon waits for the files: their disk may hang.
 const KEEPER_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Keeps what was learned in front of each server. Copies share it.
 #[derive(Clone)]
 pub(crate) struct Keeper {
     shared: Arc<Shared>,
@@ -824,10 +815,8 @@ impl Keeper {
     }
 }
 
-/// More than all sets need.
 const LIMIT: u64 = 64 << 20;
 
-/// The file of the sets of a process.
 pub(crate) struct SetsFile {
     state: StateDir,
     name: String,
@@ -837,7 +826,6 @@ pub(crate) struct SetsFile {
 }
 
 impl SetsFile {
-    /// For the process whose first server is `first`.
     pub(crate) fn new(state: StateDir, first: &str) -> Self {
         let (writing, is_due) = (Mutex::default(), AtomicBool::default());
         Self { state, name: format!("{first}.sets.json"), writing, is_due }
@@ -858,7 +846,6 @@ impl SetsFile {
         })
     }
 
-    /// Replaces the file by the latest `content`. Blocks.
     pub(crate) fn write(&self, content: impl Fn() -> String) {
         self.is_due.store(true, Ordering::Release);
         while self.is_due.load(Ordering::Acquire) {

@@ -9,7 +9,6 @@ use vpfs_core::{AppId, Event as SchedulerEvent, ServerId, Time};
 use vpfs_node::Event;
 use vpfs_node::coordination::Event as CoordinationEvent;
 
-/// The lines about one server.
 pub(crate) struct EventLog {
     server: String,
     known: Mutex<Known>,
@@ -20,7 +19,6 @@ pub(crate) struct EventLog {
 struct Known {
     /// By id.
     apps: Vec<App>,
-    /// When a kind may have lasted, at the earliest.
     due: Option<Time>,
 }
 
@@ -80,7 +78,6 @@ impl EventLog {
         Self { server: server.to_owned(), known: Mutex::default(), limit: LogLimit::default() }
     }
 
-    /// An application has this name.
     pub(crate) fn set_app(&self, app: AppId, entry: &AppEntry) {
         let mut known = self.known();
         let apps = &mut known.apps;
@@ -122,14 +119,12 @@ impl EventLog {
         matches!(event, Event::Scheduler(SchedulerEvent::KindChanged { .. }))
     }
 
-    /// A report of another server is not valid.
     pub(crate) fn note_refused(&self, at: Time, peer: ServerId, error: &impl std::fmt::Display) {
         if let Some(suppressed) = self.due(Kind::Malformed, at) {
             tracing::warn!(server = self.server, peer = peer.0, %error, suppressed, "a report was refused");
         }
     }
 
-    /// A request in the storage waited for its client for too long.
     pub(crate) fn note_released(&self, at: Time, app: AppId) {
         if let Some(suppressed) = self.due(Kind::Released, at) {
             let (server, app) = (self.server.as_str(), self.name(app));
@@ -147,7 +142,6 @@ impl EventLog {
         }
     }
 
-    /// When to call [`Self::settle`].
     pub(crate) fn due_at(&self) -> Option<Time> {
         self.known().due
     }
@@ -199,33 +193,24 @@ impl EventLog {
     }
 }
 
-/// The time between two lines of the same kind.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// What is limited together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// Bytes that do not follow the protocol.
     Malformed,
     /// A message that is not allowed at this point.
     Violation,
-    /// The end of a connection in the middle of a message.
     Truncated,
-    /// A configuration that cannot be passed on.
     Configuration,
-    /// Too long without progress.
     TimedOut,
-    /// A bound of memory.
     OutOfMemory,
-    /// The limit of connections of the daemon.
     ConnectionsUsedUp,
     /// Connections cannot be accepted, or no socket opened for them.
     NoSocket,
     /// A client repeated a request that waited for its turn.
     HeldForTooLong,
-    /// The limit of connections of a host.
     TooManyConnections,
-    /// A client that kept the storage waiting.
     Released,
 }
 

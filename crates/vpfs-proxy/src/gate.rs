@@ -50,12 +50,10 @@ struct State {
     timer: Option<Time>,
 }
 
-/// What waits for a request's dispatch.
 #[derive(Clone)]
 enum Waiter {
     /// An operation of a session, whose it is, and bytes that may be stored later.
     Session(Arc<Mailbox>, OpId, Arc<Origin>, u64),
-    /// A request of a program on this host.
     Program(Arc<Ticket>),
 }
 
@@ -68,7 +66,6 @@ struct Outputs {
     events: Vec<(Time, Event)>,
 }
 
-/// Takes a node's outputs.
 struct Drain<'a> {
     outputs: &'a mut Outputs,
     unstored: Option<&'a mut Unstored>,
@@ -103,7 +100,6 @@ impl vpfs_node::Outputs<Waiter> for Drain<'_> {
 }
 
 impl Gate {
-    /// In front of the only server.
     #[cfg(test)]
     pub(crate) fn alone(clock: Clock, config: &Config, apps: &AppTable) -> Self {
         Self::new(clock, ServerId(0), Outbox::default(), config, apps)
@@ -136,7 +132,6 @@ impl Gate {
         self.lock().node.set_processor_wait(wait);
     }
 
-    /// What the policy has learned, for the next process.
     pub(crate) fn learned(&self) -> Option<Learned> {
         let state = self.lock();
         state.node.learned(self.clock.now())
@@ -167,7 +162,6 @@ impl Gate {
         self.with(|state, now| state.node.enqueue(now, waiter, &Arrival::new(app, op, bytes)))
     }
 
-    /// A request belongs to this application now, if it still waits.
     pub(crate) fn reassign(&self, request: RequestKey, app: AppId) {
         self.with(|state, now| state.node.reassign(now, request, app));
     }
@@ -191,7 +185,6 @@ impl Gate {
         }
     }
 
-    /// A dispatched request of a program ended.
     pub(crate) fn complete_program(&self, request: RequestKey, served: &Served) {
         self.with(|state, now| state.node.complete(now, request, served));
     }
@@ -200,17 +193,14 @@ impl Gate {
         self.clock.now()
     }
 
-    /// Corrects the cost of a queued or dispatched operation.
     pub(crate) fn correct_cost(&self, request: RequestKey, real: Bytes) {
         self.with(|state, now| state.node.correct_cost(now, request, real.0));
     }
 
-    /// Corrects the number of objects of a dispatched metadata operation.
     pub(crate) fn correct_objects(&self, request: RequestKey, real: Objects) {
         self.with(|state, now| state.node.correct_objects(now, request, real));
     }
 
-    /// A dispatched operation ended.
     pub(crate) fn complete(&self, request: RequestKey, completed: &Completed) {
         let &Completed { kind, outcome, moved, is_stored, arrived, dispatched, .. } = completed;
         let answered = matches!(outcome, Outcome::Answered { .. });
@@ -240,13 +230,11 @@ impl Gate {
         self.lock().node.learn_size(file, size);
     }
 
-    /// Declares the shares of a configuration.
     pub(crate) fn set_shares(&self, config: &Config) {
         let shares = config.shares.iter().map(|Share { path, policy }| NamedShare { path, policy: *policy });
         self.with(|state, now| state.node.set_shares(now, shares));
     }
 
-    /// Sets an application's weight, share, cap, target and order.
     pub(crate) fn set_app(&self, app: AppId, entry: &AppEntry) {
         self.events.set_app(app, entry);
         let share = entry.share.as_ref().map(|place| NamedShare::new(&place.path, place.weight));
@@ -254,7 +242,6 @@ impl Gate {
         self.with(|state, now| state.node.set_app(now, app, name, &entry.policy));
     }
 
-    /// Whether an application has no request here.
     pub(crate) fn is_idle_for(&self, app: AppId) -> bool {
         self.lock().node.is_idle_for(app)
     }
@@ -264,12 +251,10 @@ impl Gate {
         self.with(|state, now| state.node.set_other(now, app, is_other));
     }
 
-    /// An application that is idle is gone for good.
     pub(crate) fn forget_app(&self, app: AppId) {
         self.with(|state, now| state.node.forget_app(now, app));
     }
 
-    /// Takes a message from another gate.
     pub(crate) fn receive(&self, from: ServerId, message: &PeerMessage) {
         if let Err(error) = self.with(|state, now| state.node.handle_message(now, from, message)) {
             self.events.note_refused(self.clock.now(), from, &error);
@@ -295,7 +280,6 @@ impl Gate {
         std::mem::replace(&mut self.lock().is_limited_there, is_limited) != is_limited
     }
 
-    /// All that is known at this moment.
     pub(crate) fn snapshot(&self) -> Snapshot {
         self.lock().node.snapshot(self.clock.now())
     }
@@ -304,7 +288,6 @@ impl Gate {
         self.server
     }
 
-    /// Whether no request is queued or outstanding.
     pub(crate) fn is_idle(&self) -> bool {
         self.lock().node.is_idle()
     }
@@ -314,7 +297,6 @@ impl Gate {
         self.state.is_poisoned()
     }
 
-    /// Serves the node's timer for ever.
     pub(crate) async fn run_timer(&self) {
         loop {
             let due = [self.lock().timer, self.events.due_at()].into_iter().flatten().min();
@@ -396,7 +378,6 @@ fn unstored(config: &Config, server: ServerId) -> Option<Unstored> {
     }
 }
 
-/// The settings of a node that starts or is reconfigured at `now`.
 fn node_settings(config: &Config, now: Time) -> NodeSettings {
     // The daemon's table of applications limits the flows of all its gates, and may grow on reload.
     let coordination = vpfs_node::coordination::CoordinationSettings {
@@ -412,7 +393,6 @@ fn node_settings(config: &Config, now: Time) -> NodeSettings {
     }
 }
 
-/// Delivers the messages of its peers to a gate, for ever.
 pub(crate) async fn deliver(gate: Arc<Gate>, mut incoming: mpsc::Receiver<Incoming>) {
     while let Some((from, message)) = incoming.recv().await {
         gate.receive(from, &message);
@@ -431,7 +411,6 @@ impl Requests {
         Self { gate, ids: Vec::new() }
     }
 
-    /// The gate knows `op` as `id` from now on.
     pub(crate) fn insert(&mut self, op: OpId, id: RequestKey) {
         let index = op.index();
         if self.ids.len() <= index {
@@ -507,7 +486,6 @@ impl Drop for Requests {
     }
 }
 
-/// A dispatched operation, and how its data is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Dispatched {
     pub(crate) op: OpId,
@@ -520,7 +498,6 @@ pub(crate) struct Dispatched {
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
     dispatched: Mutex<Vec<Dispatched>>,
-    /// Somebody needs the place of the connection.
     is_claimed: AtomicBool,
     notify: Notify,
 }
@@ -532,7 +509,6 @@ impl Mailbox {
         self.lock().push(dispatched);
     }
 
-    /// Wakes the task that waits in [`Mailbox::filled`].
     pub(crate) fn wake(&self) {
         self.notify.notify_one();
     }
@@ -553,7 +529,6 @@ impl Mailbox {
         self.is_claimed() && self.is_claimed.swap(false, Ordering::Relaxed)
     }
 
-    /// Moves all into `into`, in order.
     pub(crate) fn take(&self, into: &mut Vec<Dispatched>) {
         let mut dispatched = self.lock();
         into.append(&mut dispatched);
@@ -589,14 +564,12 @@ pub(crate) fn trim<T>(vec: &mut Vec<T>) {
 /// What to do when a request's turn comes, or when it is closed before. It must not block.
 type Then = Box<dyn FnOnce(End) + Send>;
 
-/// How waiting ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Called,
     Closed,
 }
 
-/// Finds the application of a request by the rules in force.
 pub(crate) type Identified = Arc<dyn Fn() -> AppId + Send + Sync>;
 
 /// Tells when its turn comes. The caller may say only afterwards what to do then.
@@ -612,7 +585,6 @@ enum TicketState {
 }
 
 impl Ticket {
-    /// Whether it waits no more.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(*self.lock(), TicketState::Ended(_))
     }
@@ -671,17 +643,14 @@ impl Ticket {
 /// which the protocol repairs.
 const UNREAD_MAX: usize = 1024;
 
-/// A message and its sender.
 pub(crate) type Incoming = (ServerId, PeerMessage);
 
 /// A message to a gate of another process, with its sender and receiver.
 pub(crate) type Outgoing = (ServerId, ServerId, PeerMessage);
 
-/// Sends messages to the other gates.
 #[derive(Clone, Default)]
 pub(crate) struct Outbox {
     local: BTreeMap<ServerId, mpsc::Sender<Incoming>>,
-    /// The way to the gates of other processes.
     remote: Option<mpsc::Sender<Outgoing>>,
 }
 
@@ -710,7 +679,6 @@ impl Outbox {
         }
     }
 
-    /// Gives a message to a gate of this process.
     pub(crate) fn deliver(&self, from: ServerId, to: ServerId, message: PeerMessage) {
         if let Some(peer) = self.local.get(&to) {
             // As above.
@@ -742,7 +710,6 @@ pub(crate) struct Belonging {
 // idle host. So a thread sends a message to this process now and then, as storage servers do, and the time until it
 // is read counts.
 
-/// Between two messages.
 const EVERY: Duration = Duration::from_millis(50);
 /// Messages of which the mean is taken.
 const MESSAGES: u32 = 20;
@@ -765,7 +732,6 @@ async fn measure(pair: io::Result<(Sender, Sender)>, tell: impl Fn(Duration)) ->
     receive(receiver, began, tell).await
 }
 
-/// Tells the mean of the times for which messages waited.
 async fn receive(mut receiver: UnixStream, began: Instant, tell: impl Fn(Duration)) -> io::Result<()> {
     loop {
         let mut all = Duration::ZERO;
@@ -777,7 +743,6 @@ async fn receive(mut receiver: UnixStream, began: Instant, tell: impl Fn(Duratio
     }
 }
 
-/// Sends the time until nobody reads it any more.
 fn send(mut sender: Sender, began: Instant) {
     let now = || u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
     while sender.write_all(&now().to_be_bytes()).is_ok() {

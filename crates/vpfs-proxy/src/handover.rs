@@ -27,15 +27,12 @@ use crate::stream::Detached;
 pub(crate) struct Handed {
     /// Where the client connected: the address of the listening socket.
     pub(crate) listener: SocketAddr,
-    /// Host and port of the server.
     pub(crate) upstream: (String, u16),
     pub(crate) client: Detached,
     pub(crate) server: Detached,
-    /// The user that the client stated last.
     pub(crate) user: Option<Arc<User>>,
     /// Bytes that were read from the client and not processed.
     pub(crate) from_client: BytesMut,
-    /// The same of the server.
     pub(crate) from_server: BytesMut,
 }
 
@@ -70,7 +67,6 @@ const SETS: &str = "[sets]";
 /// The longest part of the sets in one frame. Their quotes need two bytes in it.
 const SETS_PART: usize = LONGEST_TEXT / 3;
 
-/// The frames that tell a successor of the sets.
 fn of_sets(sets: &str) -> impl Iterator<Item = Frame> {
     let mut rest = sets;
     std::iter::from_fn(move || {
@@ -81,23 +77,21 @@ fn of_sets(sets: &str) -> impl Iterator<Item = Frame> {
     })
 }
 
-/// One frame without its sockets and bytes.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Frame {
     /// The first one.
     Format(u32),
-    /// A listening socket.
     Listener(SocketAddr),
     /// What was learned in front of the server of this name, or, for the name [`SETS`], a part of the sets of
     /// applications; a successor can do without it.
-    Learned { server: String, content: String },
-    /// There are no more listening sockets.
+    Learned {
+        server: String,
+        content: String,
+    },
     Offered,
-    /// The sockets of a client and its server.
     Connection {
         listener: SocketAddr,
         upstream: (String, u16),
-        /// Id and groups.
         user: Option<(u32, Vec<u32>)>,
         from_client: usize,
         from_server: usize,
@@ -116,7 +110,6 @@ impl Frame {
     }
 }
 
-/// A frame as it arrived.
 struct Received {
     frame: Frame,
     sockets: Vec<OwnedFd>,
@@ -124,7 +117,6 @@ struct Received {
     from_server: Vec<u8>,
 }
 
-/// Sends a frame with its sockets and bytes.
 fn send(channel: &mut UnixStream, frame: &Frame, sockets: &[BorrowedFd<'_>], bytes: [&[u8]; 2]) -> io::Result<()> {
     debug_assert_eq!(frame.follow(), bytes.map(<[u8]>::len));
     let text = serde_json::to_vec(frame)?;
@@ -140,7 +132,6 @@ fn send(channel: &mut UnixStream, frame: &Frame, sockets: &[BorrowedFd<'_>], byt
     bytes.into_iter().try_for_each(|bytes| channel.write_all(bytes))
 }
 
-/// Receives the next frame; `None` if there are no more.
 fn receive(channel: &mut UnixStream) -> io::Result<Option<Received>> {
     let mut length = [0; 4];
     let (count, sockets) = receive_sockets(channel, &mut length)?;
@@ -279,7 +270,6 @@ impl Inheritance {
         }
     }
 
-    /// What the predecessor learned in front of the server of this name.
     pub(crate) fn learned(&self, server: &str) -> Option<&[u8]> {
         let (_, content) = self.learned.iter().find(|(name, _)| name == server)?;
         Some(content.as_bytes())
@@ -310,7 +300,6 @@ impl Inheritance {
     }
 }
 
-/// The connections of a predecessor, one after the other.
 pub(crate) struct Connections {
     channel: UnixStream,
 }

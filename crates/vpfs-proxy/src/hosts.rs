@@ -19,22 +19,17 @@ use vpfs_protocol::session::{SessionLimits, User};
 use crate::event_log::LogLimit;
 use crate::gate::Mailbox;
 
-/// The known client hosts.
 #[derive(Default)]
 pub(crate) struct Hosts(Mutex<HashMap<IpAddr, Arc<Host>>>);
 
-/// One host.
 #[derive(Default)]
 pub(crate) struct Host {
-    /// The number of its connections.
     connections: AtomicUsize,
     /// Those connections, from the oldest on.
     seats: Mutex<BTreeMap<u64, Arc<Seat>>>,
-    /// The memory that its connections hold together.
     pub(crate) memory: Budget,
     /// How long its clients may keep slots without progress.
     pub(crate) patience: Patience,
-    /// The lines in the log about its failures.
     pub(crate) log: LogLimit,
     /// The user that a connection from this host stated last. Connections that have not stated a user are attributed to
     /// it.
@@ -52,7 +47,6 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    /// Whether anything is in progress now.
     pub(crate) fn set_idle(&self, is_idle: bool, now: impl FnOnce() -> Time) {
         let was_idle = self.idle_since.load(Ordering::Relaxed) > 0;
         if is_idle != was_idle {
@@ -93,7 +87,6 @@ impl HostConnection {
         &self.host
     }
 
-    /// Where it tells whether it could leave.
     pub(crate) fn seat(&self) -> &Arc<Seat> {
         &self.seat
     }
@@ -115,7 +108,6 @@ impl Hosts {
     /// The number of hosts to remember. When it is reached, those without connections are forgotten.
     const MAX: usize = 1 << 16;
 
-    /// The entry of the host at `ip`.
     pub(crate) fn get(&self, ip: IpAddr) -> Arc<Host> {
         // A dual-stack socket reports ::ffff:10.1.2.3 for the host that others report as 10.1.2.3.
         let ip = ip.to_canonical();
@@ -153,7 +145,6 @@ impl Hosts {
         largest(hosts.iter().map(count).filter(|(_, count)| *count > 0 && 2 * count >= each))
     }
 
-    /// All remembered hosts.
     pub(crate) fn all(&self) -> Vec<Arc<Host>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
@@ -164,7 +155,6 @@ impl Host {
         self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records that a connection from this host stated `user`.
     pub(crate) fn show(&self, user: &Arc<User>) {
         let mut known = self.user();
         if known.as_ref() != Some(user) {
@@ -177,12 +167,10 @@ impl Host {
         self.user.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The user stated last.
     pub(crate) fn shown(&self) -> Option<Arc<User>> {
         self.user().clone()
     }
 
-    /// The number of changes of that user.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
@@ -198,7 +186,6 @@ pub(crate) struct Patience(Mutex<Stalls>);
 
 #[derive(Clone, Copy, Default)]
 struct Stalls {
-    /// How often the patience is halved.
     halvings: u32,
     latest: Time,
 }
@@ -326,7 +313,6 @@ impl Count {
     }
 }
 
-/// One permit; returned when this is dropped.
 pub(crate) struct ConnectionPermit(Arc<ConnectionPermits>);
 
 impl ConnectionPermits {
@@ -334,7 +320,6 @@ impl ConnectionPermits {
         Self(watch::Sender::new(Count { taken: 0, limit }))
     }
 
-    /// A permit, if one is free.
     pub(crate) fn try_take(self: &Arc<Self>) -> Option<ConnectionPermit> {
         let mut found = false;
         self.0.send_if_modified(|count| {
@@ -356,17 +341,14 @@ impl ConnectionPermits {
         }
     }
 
-    /// Returns when all permits are free.
     pub(crate) async fn all_free(&self) {
         self.until(|count| count.taken == 0).await;
     }
 
-    /// The number of permits taken.
     pub(crate) fn taken(&self) -> usize {
         self.0.borrow().taken
     }
 
-    /// The number taken, and the limit.
     pub(crate) fn used(&self) -> Used {
         let Count { taken, limit } = *self.0.borrow();
         Used { now: taken, limit }
@@ -525,7 +507,6 @@ impl State {
         losers.max().map(|(_, _, holder)| holder)
     }
 
-    /// Ends the oldest connection of this holder that can lose its place.
     fn take_from(&mut self, holder: Holder, to_itself: bool) -> Option<()> {
         let places = self.taken.get_mut(&holder)?;
         let (&oldest, _) = places.iter().find(|(_, taken)| taken.can_be_lost(to_itself))?;

@@ -28,7 +28,6 @@ pub(crate) const LITTLE: usize = 32 << 10;
 /// The maximum number of bytes to read at once from a socket while memory is scarce.
 pub(crate) const STEP: usize = 16 << 10;
 
-/// The bounds, and what the whole process holds.
 pub(crate) struct Memory {
     process: Budget,
     process_limit: AtomicUsize,
@@ -57,7 +56,6 @@ impl Memory {
         self.process.held()
     }
 
-    /// The same with that bound.
     pub(crate) fn used(&self) -> Used {
         Used { now: self.held(), limit: self.process_limit.load(SeqCst) }
     }
@@ -75,7 +73,6 @@ pub(crate) struct Share {
     counted: usize,
 }
 
-/// The bound that is nearly reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scarce {
     Process,
@@ -112,12 +109,10 @@ impl Share {
         }
     }
 
-    /// Bytes of requests, as set last.
     pub(crate) fn requests(&self) -> usize {
         self.held[0]
     }
 
-    /// Whether memory is scarce for this connection.
     pub(crate) fn is_scarce(&self) -> bool {
         self.memory.process.is_scarce() || self.host.memory.is_scarce()
     }
@@ -155,7 +150,6 @@ pub(crate) struct DaemonLimits {
     /// Bytes that all connections of the process, and of one client host, hold together.
     pub(crate) memory: usize,
     pub(crate) host_memory: usize,
-    /// Connections of one client host.
     pub(crate) host_connections: usize,
     pub(crate) connect_timeout: Duration,
     pub(crate) drain_timeout: Duration,
@@ -196,7 +190,6 @@ thread_local! {
     static SPARES: RefCell<Vec<BytesMut>> = const { RefCell::new(Vec::new()) };
 }
 
-/// An empty buffer with room for [`READ_SIZE`].
 pub(crate) fn take_buffer() -> BytesMut {
     SPARES.with_borrow_mut(|spares| {
         // The latest first: it is in the processor's cache.

@@ -21,14 +21,12 @@ use crate::shared::Shared;
 pub struct Observer {
     pub(crate) shared: Arc<Shared>,
     pub(crate) permits: Arc<ConnectionPermits>,
-    /// The names of all servers in the file, by id.
     pub(crate) names: Arc<[String]>,
     pub(crate) peers: Option<PeerStates>,
     /// The places of other ports than those of clients, by what the port is for.
     pub(crate) ports: Ports,
 }
 
-/// Ports whose connections are counted.
 pub(crate) type Ports = Arc<Mutex<BTreeMap<&'static str, Places>>>;
 
 /// A host with at least half of the connections that one may have at a port.
@@ -211,7 +209,6 @@ fn elsewhere(snapshots: &[&Snapshot], app: AppId) -> u64 {
     u64::try_from(first.heard - reported).unwrap_or(0)
 }
 
-/// Where Linux shows the memory of each node.
 const NODES: &str = "/sys/devices/system/node";
 
 /// Bytes; 0 where the kernel does not show it. A few files of the kernel are read, which never waits for a disk.

@@ -13,7 +13,6 @@ use crate::names::account_id;
 /// What lets the service read a file, and nobody else: its user and group are called so by the package.
 const PERMIT: &str = "chgrp vpfs and chmod 640 it";
 
-/// The user and the group of the packaged service.
 const SERVICE: &str = "vpfs";
 
 /// The user that has to read the files.
@@ -75,14 +74,10 @@ impl fmt::Display for SecretProblem {
     }
 }
 
-/// A file with a secret.
 struct Secret {
-    /// The key that names it.
     key: String,
     path: PathBuf,
-    /// The fewest characters.
     shortest: usize,
-    /// What does not work without it.
     without: &'static str,
     /// It is refused if everybody can read it.
     must_be_private: bool,

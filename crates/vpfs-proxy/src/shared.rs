@@ -20,7 +20,6 @@ use crate::handover::Handed;
 use crate::hosts::{ConnectionPermits, Host, Hosts};
 use crate::memory::{DaemonLimits, Memory};
 
-/// The stage in the life of the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
     /// New connections and requests are accepted.
@@ -29,11 +28,9 @@ pub(crate) enum Stage {
     HandingOver,
     /// Operations in progress may finish, no new ones start.
     Draining,
-    /// Every connection is closed.
     Stopped,
 }
 
-/// Returns when the daemon is at this stage or beyond it.
 pub(crate) async fn reached(stage: &mut watch::Receiver<Stage>, at_least: Stage) {
     // The sender is part of the state that the caller shares.
     let _ = stage.wait_for(|stage| *stage >= at_least).await;
@@ -58,14 +55,10 @@ pub(crate) struct Shared {
     unknown_servers: Warned,
 }
 
-/// The part of the state that a reload replaces.
 pub(crate) struct Rules {
     identify: Identify,
-    /// Where requests between servers come from.
     servers: HostSet,
-    /// Whether clients may administer servers.
     may_manage: bool,
-    /// [`Config::fingerprint`].
     pub(crate) fingerprint: u64,
     /// The policy that holds nothing, if requests only pass.
     pub(crate) observed: Option<PolicyKind>,
@@ -91,13 +84,11 @@ impl Rules {
         }
     }
 
-    /// The rules of a configuration without host names.
     #[cfg(test)]
     pub(crate) fn resolved(config: &Config) -> Self {
         Self::new(config, Arc::default(), &|_| Vec::new(), &|_| None)
     }
 
-    /// Who connects from this address.
     pub(crate) fn requester(&self, ip: IpAddr) -> Requester {
         let may_manage = self.may_manage;
         if self.servers.contains(ip) { Requester::Server } else { Requester::Client { may_manage } }
@@ -111,7 +102,6 @@ struct Warned(Mutex<Vec<String>>);
 impl Warned {
     const MAX: usize = 1000;
 
-    /// Whether the log has not warned of `what` yet.
     fn is_news(&self, what: &str) -> bool {
         let mut warned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_news = warned.len() < Self::MAX && !warned.iter().any(|known| known == what);
@@ -143,7 +133,6 @@ impl Shared {
         Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Grows with every replacement of the rules.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
@@ -208,7 +197,6 @@ impl Shared {
         *self.successor.lock().unwrap_or_else(PoisonError::into_inner) = successor;
     }
 
-    /// Hands a connection over.
     pub(crate) fn give(&self, handed: Handed) {
         let successor = self.successor.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(successor) = successor.as_ref() else { return handed.end() };
@@ -289,16 +277,13 @@ pub(crate) struct ClientIdentity {
     host: Arc<Host>,
     /// Of the rules by which the applications below were found.
     generation: u64,
-    /// What is known, by [`OpKind`].
     known: [Known; 3],
 }
 
-/// The applications of requests that do the same.
 #[derive(Default)]
 struct Known {
     /// The user of the latest request that stated one, and its application.
     latest: Option<(Arc<User>, Belonging)>,
-    /// The applications of its users.
     apps: HashMap<Arc<User>, Belonging>,
     /// The application of requests without a user, and the changes of the host's user that it is based on.
     unstated: Option<(u64, Belonging)>,
@@ -316,12 +301,10 @@ impl ClientIdentity {
         Self { ip, listener, host, generation: shared.generation(), known: Default::default() }
     }
 
-    /// The host at the other end.
     pub(crate) fn host(&self) -> &Arc<Host> {
         &self.host
     }
 
-    /// Its address.
     pub(crate) fn ip(&self) -> IpAddr {
         self.ip
     }
@@ -393,7 +376,6 @@ impl ClientIdentity {
         Belonging { app: shared.assign(&origin, op), origin: Arc::new(origin) }
     }
 
-    /// Whether the rules have changed since the latest request was identified.
     pub(crate) fn is_outdated(&self, shared: &Shared) -> bool {
         shared.generation() != self.generation
     }
@@ -433,7 +415,6 @@ mod tests {
         Origin { ip: host(job), listener: 0, user: None }
     }
 
-    /// A job reads something.
     fn read(shared: &Shared, job: u32) {
         let (ticket, gate) = (Arc::new(Ticket::default()), &shared.gates[0]);
         let app = shared.assign(&origin(job), OpKind::Read);

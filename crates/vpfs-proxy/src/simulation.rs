@@ -43,14 +43,12 @@ const BOUND: Duration = Duration::from_secs(60);
 /// A connection that is neither served nor closed after this time hangs: longer than all limits together.
 const FOREVER: Duration = Duration::from_secs(3600);
 
-/// What is drawn for one run.
 struct Schedule {
     random: Randomness,
     protocol: Protocol,
     settings: String,
     /// Of the client and the server of each connection.
     fates: Vec<[Fate; 2]>,
-    /// When each client connects.
     starts: Vec<Duration>,
     /// When the process hands over to another one.
     hand_over: Option<Duration>,
@@ -117,7 +115,6 @@ struct World {
     schedule: Schedule,
     /// The second one takes over from the first.
     processes: [Process; 2],
-    /// The one that accepts clients.
     current: AtomicUsize,
     trace: Trace,
 }
@@ -159,7 +156,6 @@ impl World {
         points.client_got.assert_came_from(&points.server_sent, is_good, "towards the client");
     }
 
-    /// Changes the configuration from time to time.
     async fn reloads(self: Arc<Self>) {
         for _ in 0..self.schedule.draw(3) {
             tokio::time::sleep(Duration::from_millis(self.schedule.draw(100))).await;
@@ -169,7 +165,6 @@ impl World {
         }
     }
 
-    /// Hands everything over to the second process.
     async fn hand_over(self: Arc<Self>, at: Duration) {
         tokio::time::sleep(at).await;
         self.current.store(1, Relaxed);
@@ -210,7 +205,6 @@ fn simulate(seed: u64, protocol: Protocol) -> (u64, u64) {
     runtime.block_on(async { World::new(seed, protocol).run().await })
 }
 
-/// A number from the environment.
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number")))
 }
@@ -302,7 +296,6 @@ impl Trace {
         trace.1 += 1;
     }
 
-    /// The number of events, and their hash.
     pub(crate) fn digest(&self) -> (u64, u64) {
         let trace = self.0.lock().unwrap();
         (trace.1, trace.0.finish())
@@ -391,18 +384,21 @@ impl Process {
     }
 }
 
-/// What a peer does to its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// Nothing unusual.
     Good,
     /// After so many bytes read or written it ends, with a reset or orderly.
-    Ends { after: usize, with_reset: bool },
+    Ends {
+        after: usize,
+        with_reset: bool,
+    },
     /// After so many bytes it does nothing for a while.
-    Stalls { after: usize, pause: Duration },
+    Stalls {
+        after: usize,
+        pause: Duration,
+    },
 }
 
-/// Bytes of one data message.
 const CHUNK: usize = 64 << 10;
 
 fn request(tag: Tag) -> Vec<u8> {
@@ -415,13 +411,11 @@ fn request(tag: Tag) -> Vec<u8> {
     }
 }
 
-/// The data of an operation, in messages.
 fn data(tag: Tag, len: usize) -> impl Iterator<Item = Vec<u8>> {
     let chunks = (0..len).step_by(CHUNK).map(move |at| (at, CHUNK.min(len - at)));
     chunks.map(move |(at, len)| raw::data(tag, &vec![(tag.0 >> 16) as u8 ^ (at >> 16) as u8; len]))
 }
 
-/// One end of a connection with a fate.
 pub(crate) struct Peer {
     protocol: Protocol,
     socket: Socket,
@@ -506,7 +500,6 @@ impl Peer {
         Ok(())
     }
 
-    /// The next message, whole, and its operation.
     async fn message(&self) -> io::Result<(Tag, Vec<u8>)> {
         let (tag, bytes) = match self.protocol {
             Protocol::OrangeFs => self.bmi_message().await?,
@@ -550,7 +543,6 @@ impl Peer {
     }
 }
 
-/// Four points of a connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Points {
     pub(crate) client_sent: Passed,
@@ -559,7 +551,6 @@ pub(crate) struct Points {
     pub(crate) client_got: Passed,
 }
 
-/// Sends messages one after the other; ends when the connection does.
 fn writer(peer: Arc<Peer>, sent: Passed) -> mpsc::UnboundedSender<(Tag, Vec<u8>)> {
     let (sender, mut messages) = mpsc::unbounded_channel::<(Tag, Vec<u8>)>();
     tokio::spawn(async move {
@@ -632,7 +623,6 @@ pub(crate) async fn client(peer: Arc<Peer>, points: Points, ops: u64, at_once: u
     answered
 }
 
-/// Answers requests until the connection ends.
 pub(crate) async fn server(peer: Arc<Peer>, points: Points) {
     let sender = writer(Arc::clone(&peer), points.server_sent.clone());
     let mut awaited = HashMap::<Tag, usize>::new();
@@ -698,7 +688,6 @@ fn context_number(tag: Tag) -> Option<u32> {
     call_number(tag).is_multiple_of(3).then(|| 4 * call_number(tag))
 }
 
-/// What begins an operation.
 fn call(tag: Tag) -> Vec<u8> {
     let user = call_number(tag) % 3;
     let credential = match context_number(tag) {

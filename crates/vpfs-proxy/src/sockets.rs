@@ -29,7 +29,6 @@ const BACKLOG: u32 = 4096;
 /// After a failure to listen at an address that was found late, the time to the next attempt.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// A listening socket, now or later.
 pub(crate) enum Bound {
     Now(TcpListener),
     /// The host has no address yet, for this reason.
@@ -56,7 +55,6 @@ pub(crate) async fn listen(
     }
 }
 
-/// Waits until `host` has an address that can be bound, and listens there.
 pub(crate) async fn listen_later(names: &Names, (host, port): (&str, u16)) -> TcpListener {
     loop {
         match listen_at_first(&with_port(&names.some_time(host).await, port)) {
@@ -78,7 +76,6 @@ fn listen_at_first(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
     first(addresses, |address| bind(address)?.listen(BACKLOG).map_err(explained))
 }
 
-/// A socket with the first of these addresses that can be bound.
 pub(crate) fn bind_first(addresses: &[SocketAddr]) -> io::Result<TcpSocket> {
     first(addresses, bind)
 }
@@ -105,7 +102,6 @@ fn socket_for(address: SocketAddr) -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// Connects to the first address of `host` that accepts.
 pub(crate) async fn connect(names: &Names, host: &str, port: u16) -> io::Result<TcpStream> {
     let mut failed = no_address();
     for address in with_port(&names.in_use(host).await?, port) {
@@ -186,29 +182,21 @@ pub(crate) fn reset_on_close(stream: &impl AsFd) {
     let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
 }
 
-/// Where clients connect.
 pub(crate) struct Listener {
-    /// The server's name, for the log.
     pub(crate) server: String,
-    /// Where it listens.
     pub(crate) address: SocketAddr,
-    /// Host and port of the server.
     pub(crate) upstream: (String, u16),
     /// Has its address; looked up again when connections are opened, so that a moved server is found.
     pub(crate) names: Names,
-    /// Its index among the listeners of the configuration.
     pub(crate) index: usize,
-    /// Creates the sessions, in the protocol of clients and server.
     pub(crate) interposer: Arc<dyn Interposer>,
     pub(crate) gate: Arc<Gate>,
     /// Whether the server was unreachable at the last attempt, so that failure and recovery are each logged once.
     pub(crate) down: AtomicBool,
-    /// The lines in the log about failures of the server, and of accepting.
     pub(crate) log: LogLimit,
 }
 
 impl Listener {
-    /// Connects to the server, within this time.
     pub(crate) async fn connect(&self, patience: Duration) -> io::Result<TcpStream> {
         let (host, port) = &self.upstream;
         let stream = tokio::time::timeout(patience, connect(&self.names, host, *port))
@@ -218,7 +206,6 @@ impl Listener {
         Ok(stream)
     }
 
-    /// The server cannot be reached.
     pub(crate) fn failed(&self, error: &io::Error) {
         if !self.down.swap(true, Ordering::Relaxed) {
             let (host, port) = &self.upstream;
@@ -226,7 +213,6 @@ impl Listener {
         }
     }
 
-    /// No socket can be opened or accepted, at `now`.
     pub(crate) fn lacks_sockets(&self, now: Time, error: &dyn Display) {
         if let Some(suppressed) = self.log.due(Kind::NoSocket, now) {
             let suppressed = (suppressed > 0).then_some(suppressed);
@@ -234,7 +220,6 @@ impl Listener {
         }
     }
 
-    /// A connection to the server was made.
     pub(crate) fn reached(&self) {
         if self.down.swap(false, Ordering::Relaxed) {
             tracing::info!(server = %self.server, "server can be reached again");

@@ -17,7 +17,6 @@ use vpfs_core::Learned;
 
 /// Set by systemd for a service with `StateDirectory=`; several directories are separated by colons.
 const VARIABLE: &str = "STATE_DIRECTORY";
-/// Where the packaged service keeps its state.
 const DEFAULT: &str = "/var/lib/vpfs";
 
 /// The state directory of a daemon, or none. Processes of one host may share it, so file names begin with the name of
@@ -44,7 +43,6 @@ impl StateDir {
         Self { path: Some(path.into()), failing: Arc::default() }
     }
 
-    /// Whether there is one, so that anything is kept.
     pub(crate) fn is_there(&self) -> bool {
         self.path.is_some()
     }
@@ -104,7 +102,6 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     written.and_then(|()| fs::rename(&unfinished, path)).inspect_err(|_| drop(fs::remove_file(&unfinished)))
 }
 
-/// What was learned in front of one server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Known {
     /// The server's address: another one is another storage.
@@ -116,13 +113,11 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// What was learned in front of `server`.
     pub(crate) fn of(server: String, learned: &Learned) -> Self {
         let Learned { best, most, usual, alone_ns } = *learned;
         Self { server, best, most, usual, alone_ns }
     }
 
-    /// For the node.
     pub(crate) fn learned(&self) -> Learned {
         let Self { best, most, usual, alone_ns, .. } = *self;
         Learned { best, most, usual, alone_ns }
@@ -133,7 +128,6 @@ impl Known {
         state.read(&file(name), LIMIT)
     }
 
-    /// Replaces the file. Blocks.
     pub(crate) fn write(state: &StateDir, name: &str, content: &str) {
         state.write(&file(name), content.as_bytes());
     }
@@ -181,13 +175,11 @@ struct Kept {
     learned: Known,
 }
 
-/// Only the format, of any version.
 #[derive(Deserialize)]
 struct Version {
     format: u32,
 }
 
-/// The file of the server of this name.
 fn file(name: &str) -> String {
     format!("{name}.learned.json")
 }
@@ -223,7 +215,6 @@ mod tests {
         assert_eq!(state.read("names", 9), None);
     }
 
-    /// What cannot be written completely leaves the older file.
     #[test]
     fn a_failed_replacement_leaves_the_older_file() {
         let directory = tempfile::tempdir().unwrap();

@@ -27,7 +27,6 @@ use crate::memory;
 use crate::memory::READ_SIZE;
 use crate::sockets::{acknowledge, await_any, received, reset_on_close};
 
-/// A connected socket that never blocks.
 pub(crate) enum Stream {
     Tcp(TcpStream),
     #[cfg(test)]
@@ -61,7 +60,6 @@ impl Stream {
         }
     }
 
-    /// Writes as much as is accepted.
     pub(crate) fn try_write_vectored(&self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.try_write_vectored(slices),
@@ -111,7 +109,6 @@ impl Stream {
         }
     }
 
-    /// Tells the peer at once that what was read has arrived.
     pub(crate) fn acknowledge(&self) {
         match self {
             Self::Tcp(stream) => acknowledge(stream),
@@ -132,7 +129,6 @@ impl Stream {
         }
     }
 
-    /// Makes closing it send a reset.
     pub(crate) fn reset_on_close(&self) {
         match self {
             Self::Tcp(stream) => reset_on_close(stream),
@@ -141,7 +137,6 @@ impl Stream {
         }
     }
 
-    /// Takes it out of the runtime.
     pub(crate) fn detach(self) -> io::Result<Detached> {
         match self {
             Self::Tcp(stream) => stream.into_std().map(Detached::Tcp),
@@ -159,7 +154,6 @@ pub(crate) enum Detached {
 }
 
 impl Detached {
-    /// Puts it into this runtime.
     pub(crate) fn attach(self) -> io::Result<Stream> {
         match self {
             Self::Tcp(stream) => {
@@ -171,7 +165,6 @@ impl Detached {
         }
     }
 
-    /// The address of the other end.
     pub(crate) fn peer_addr(&self) -> io::Result<SocketAddr> {
         match self {
             Self::Tcp(stream) => stream.peer_addr(),
@@ -180,7 +173,6 @@ impl Detached {
         }
     }
 
-    /// Makes closing it send a reset.
     pub(crate) fn reset_on_close(&self) {
         match self {
             Self::Tcp(stream) => reset_on_close(stream),
@@ -224,7 +216,6 @@ thread_local! {
 #[derive(Default)]
 pub(crate) struct Pipes {
     pipes: VecDeque<Pipe>,
-    /// Those of simulated sockets.
     #[cfg(test)]
     pub(crate) simulated: bytes::BytesMut,
 }
@@ -261,7 +252,6 @@ impl Pipes {
     }
 }
 
-/// A pipe and how much is in it.
 struct Pipe {
     out: OwnedFd,
     into: OwnedFd,
@@ -286,7 +276,6 @@ impl Pipe {
         Some(Self { out, into, len: 0, _place: place })
     }
 
-    /// Keeps it for another connection.
     fn give_back(self) {
         if OPEN.load(Ordering::Relaxed) <= MOST / 2 {
             SPARES.with_borrow_mut(|spares| spares.extend(Some(self).filter(|_| spares.len() < SPARE)));
@@ -314,7 +303,6 @@ impl Pipe {
 
 const FLAGS: SpliceFlags = SpliceFlags::NONBLOCK.union(SpliceFlags::MOVE);
 
-/// One of [`MOST`].
 struct Place;
 
 impl Place {
@@ -335,7 +323,6 @@ impl Drop for Place {
 #[cfg(test)]
 pub(crate) static IN_TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
-/// Leaves none for others until it is dropped.
 #[cfg(test)]
 pub(crate) fn take_all() -> impl Sized {
     std::iter::from_fn(Pipe::take).collect::<Vec<_>>()
@@ -433,7 +420,6 @@ impl Half {
         self.awaits_until
     }
 
-    /// It is ready as soon as anything is available, from now on.
     pub(crate) fn await_any(&mut self) {
         if self.awaits_until.take().is_some() {
             self.stream.await_any();
@@ -471,7 +457,6 @@ impl Half {
         }
     }
 
-    /// Writes as much as the socket accepts, without waiting.
     pub(crate) fn try_write(&mut self, out: &mut Outbound) -> io::Result<()> {
         while !out.is_empty() {
             let sent = match out.piped() {
@@ -523,10 +508,8 @@ pub(crate) mod simulated {
     use tokio::io::Interest;
     use tokio::sync::Notify;
 
-    /// The source of everything random in a simulation.
     pub(crate) type Randomness = Arc<Mutex<SmallRng>>;
 
-    /// Bytes on their way in one direction.
     #[derive(Default)]
     struct Pipe {
         bytes: VecDeque<u8>,
@@ -550,7 +533,6 @@ pub(crate) mod simulated {
         random: Randomness,
     }
 
-    /// One end.
     pub(crate) struct Socket {
         shared: Arc<Shared>,
         side: usize,
@@ -671,13 +653,11 @@ pub(crate) mod simulated {
             Ok(if random.random_ratio(1, 4) { random.random_range(1..=most) } else { most })
         }
 
-        /// Ends the direction of this side.
         pub(crate) fn shutdown(&self) {
             self.wire().pipes[self.side].ended = true;
             self.tell_peer();
         }
 
-        /// Makes its end a reset.
         pub(crate) fn reset_on_close(&self) {
             *self.resets.lock().unwrap() = true;
         }
@@ -778,7 +758,6 @@ mod tests {
         (Half::new(Stream::Tcp(listener.accept().await.unwrap().0)), peer)
     }
 
-    /// A socket with the first 10 of 1 MiB.
     async fn begun() -> (Half, TcpStream) {
         let (half, mut peer) = pair().await;
         peer.write_all(&[7; 10]).await.unwrap();

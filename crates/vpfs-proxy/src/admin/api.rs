@@ -18,7 +18,6 @@ pub const OTHERS: &str = "(others)";
 /// Follows the name of a policy that holds nothing, as `mode` is "observe".
 pub const OBSERVED: &str = " (observed)";
 
-/// An answer without its headers' details.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -33,13 +32,11 @@ impl Answer {
         Self { status: StatusCode::OK, content_type, body, allow: "GET, HEAD" }
     }
 
-    /// A refusal, with its reason for a person.
     pub(crate) fn refusal(status: StatusCode, reason: &str) -> Self {
         Self { status, content_type: "text/plain; charset=utf-8", body: format!("{reason}\n"), allow: "GET, HEAD" }
     }
 }
 
-/// What is told, as JSON.
 pub(crate) fn json(value: &impl Serialize) -> Answer {
     let body = serde_json::to_string(value).expect("these types have text for keys, and nothing else fails");
     Answer::ok("application/json", body)
@@ -368,7 +365,6 @@ pub fn fingerprint(fingerprint: u64) -> String {
     format!("{fingerprint:016x}")
 }
 
-/// How a policy is named that holds nothing.
 fn observed(kind: PolicyKind) -> String {
     format!("{}{OBSERVED}", kind.name())
 }
@@ -761,7 +757,6 @@ fn tell(server: &str, change: Option<Change>) {
     }
 }
 
-/// What has changed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Change {
     /// Requests take so many times as long as at best.
@@ -773,14 +768,12 @@ enum Change {
 #[derive(Debug, Default)]
 struct Slowness {
     is_slow: bool,
-    /// Looks in a row that say the opposite.
     against: u32,
 }
 
 impl Slowness {
     /// Half a minute: what is over sooner is no news for an administrator.
     const LOOKS: u32 = 3;
-    /// It is back below this factor.
     const BACK: f64 = 1.5;
 
     /// Requests took `factor` times as long as at best since the last look in which there were any.

@@ -66,7 +66,6 @@ impl Events {
         EventLayer::new(self.clone())
     }
 
-    /// All that are kept, for an answer of the process of these servers.
     pub(crate) fn report(&self, servers: Vec<String>) -> EventsReport {
         EventsReport { process: std::process::id(), servers, events: self.kept().latest.iter().cloned().collect() }
     }

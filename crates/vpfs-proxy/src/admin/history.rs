@@ -49,7 +49,6 @@ pub fn kept(path: &Path, app: Option<&str>, since: u64) -> io::Result<History> {
     read_rows(path, &Query { app: app.map(str::to_owned), since }, now()).map_err(io::Error::other)
 }
 
-/// Seconds since 1970.
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
@@ -61,10 +60,8 @@ pub(crate) fn write(path: &Path, at: u64, span: &Span) -> rusqlite::Result<()> {
 
 struct Keeper {
     path: PathBuf,
-    /// Open as long as it works.
     store: Option<Store>,
     before: Option<Status>,
-    /// The log has said so.
     is_failing: bool,
 }
 
@@ -98,7 +95,6 @@ impl Keeper {
     }
 }
 
-/// One that is damaged is replaced.
 fn open(path: &Path) -> rusqlite::Result<Store> {
     Store::open(path).or_else(|error| {
         let is_damaged = matches!(
@@ -119,7 +115,6 @@ fn open(path: &Path) -> rusqlite::Result<Store> {
 /// What applications did, by [`crate::admin::api::History`]; see [`route`].
 pub const HISTORY: &str = "/v1/history";
 
-/// The part of a route after `?`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Query {
     /// All samples of this application; of all applications, only sums.
@@ -131,7 +126,6 @@ pub(crate) struct Query {
 impl Query {
     const SINCE: u64 = 3600;
 
-    /// What is unknown or wrong in it is named.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut query = Self { app: None, since: Self::SINCE };
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
@@ -153,7 +147,6 @@ pub fn route(app: Option<&str>, since: u64) -> String {
     format!("{HISTORY}?since={since}{}", app.unwrap_or_default())
 }
 
-/// A length of samples.
 struct Level {
     /// How long each is, in seconds.
     seconds: u64,
@@ -161,7 +154,6 @@ struct Level {
     kept: u64,
 }
 
-/// From the shortest.
 const LEVELS: [Level; 3] =
     [Level { seconds: 10, kept: 3600 }, Level { seconds: 60, kept: 86_400 }, Level { seconds: 600, kept: 30 * 86_400 }];
 
@@ -177,17 +169,14 @@ const APPS: usize = 100;
 /// How long another process may keep the file locked: a predecessor that hands over.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The most samples in an answer.
 const MOST: u32 = 50_000;
 
-/// The file, open to write.
 #[derive(Debug)]
 struct Store {
     connection: Connection,
 }
 
 impl Store {
-    /// Opens it, or creates it. Blocks, as all here.
     fn open(path: &Path) -> rusqlite::Result<Self> {
         create(path);
         let mut connection = Connection::open(path)?;
@@ -283,7 +272,6 @@ fn roll_up(transaction: &Transaction<'_>, level: usize, now: u64) -> rusqlite::R
     sums.values().try_for_each(|sample| insert(transaction, level, sample))
 }
 
-/// Adds a sample to the sum at `at`; later ones first.
 fn add_to(sums: &mut BTreeMap<(u64, String, String), Sample>, at: u64, sample: Sample) {
     let key = (at, sample.server.clone(), sample.app.app.clone());
     match sums.get_mut(&key) {
@@ -353,7 +341,6 @@ pub(crate) fn read_rows(path: &Path, query: &Query, now: u64) -> rusqlite::Resul
     Ok(History { servers: Vec::new(), begins: begins(&connection, longest)?, samples })
 }
 
-/// When the earliest sample of these levels began.
 fn begins(connection: &Connection, longest: usize) -> rusqlite::Result<Option<u64>> {
     let mut begins = None::<u64>;
     for (level, Level { seconds, .. }) in LEVELS.iter().enumerate().take(longest + 1) {

@@ -211,7 +211,6 @@ const OTHERS: &str = "(other automatic)";
 
 const OPS: [&str; 3] = ["read", "write", "metadata"];
 
-/// An application's series at a server.
 struct App<'a> {
     server: &'a str,
     app: &'a str,
@@ -231,7 +230,6 @@ impl<'a> App<'a> {
     }
 }
 
-/// By application.
 static BY_APP: [Measured<AppSnapshot>; 6] = [
     (Family::gauge("app_weight", None, "Weight of the application among those in the same share"), |app| {
         app.account.policy.weight.get().into()
@@ -268,7 +266,6 @@ static BY_APP: [Measured<AppSnapshot>; 6] = [
     }),
 ];
 
-/// By application and kind of request.
 static BY_OP: [Measured<Activity>; 5] = [
     (Family::counter("app_requests", None, "Requests that ended"), |work| work.requests as f64),
     (Family::counter("app_failed_requests", None, "Requests that ended in time-out or disconnection"), |work| {
@@ -281,13 +278,11 @@ static BY_OP: [Measured<Activity>; 5] = [
     (Family::gauge("app_outstanding_requests", None, "Requests in the storage"), |work| work.outstanding.into()),
 ];
 
-/// A metric, and its histogram.
 type Times = (Family, fn(&Activity) -> &Histogram);
 
 /// The data of requests; those for metadata have none.
 static DATA: Family = Family::counter("app_data", Some(Unit::Bytes), "Data bytes that passed");
 
-/// By application and kind of request.
 static TIMES: [Times; 2] = [
     (times("app_wait", "Time of requests in vpfs, from arrival to dispatch"), |work| &work.waited),
     (times("app_storage", "Time of requests in the storage, from dispatch to the end"), |work| &work.served),
@@ -332,7 +327,6 @@ fn encode_apps(status: &Status, encoder: &mut DescriptorEncoder<'_>) -> std::fmt
     Ok(())
 }
 
-/// Those that have series of their own, and the sum of all others.
 fn apps<'a>(status: &'a Status, server: &'a ServerStatus) -> Vec<App<'a>> {
     let own = server.snapshot.apps.iter().filter(|seen| !seen.is_other).filter_map(|seen| {
         let app = status.apps.get(seen.app.index())?;
@@ -342,7 +336,6 @@ fn apps<'a>(status: &'a Status, server: &'a ServerStatus) -> Vec<App<'a>> {
     own.chain(others.map(|seen| App { server: &server.name, app: OTHERS, charge: None, seen })).collect()
 }
 
-/// The labels of one series.
 type Labels<'a> = [(&'static str, &'a str)];
 
 /// A metric, and its value for one `S`.
@@ -370,7 +363,6 @@ impl Family {
         encoder.encode_descriptor(self.name, self.help, self.unit.as_ref(), self.kind)
     }
 
-    /// One series.
     fn put(&self, encoder: &mut MetricEncoder<'_>, labels: &Labels<'_>, value: f64) -> std::fmt::Result {
         let mut series = encoder.encode_family(&labels)?;
         match self.kind {
@@ -476,7 +468,6 @@ mod tests {
         assert_eq!(Format::accepted("*/*"), Format::Prometheus);
     }
 
-    /// Names come from a file and from clients.
     #[test]
     fn a_hostile_name_stays_a_label() {
         let hostile = "a\"} 1\n# EOF\nvpfs_uptime_seconds 9\\";
@@ -505,7 +496,6 @@ mod tests {
         assert_eq!(reads.cloned().collect::<Vec<_>>(), expected);
     }
 
-    /// So that a question such as which account reads most needs no list of jobs.
     #[test]
     fn series_of_a_job_say_whose_it_is() {
         let mut status = status(&["climate", "slurm:7"]);

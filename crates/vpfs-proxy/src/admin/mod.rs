@@ -69,7 +69,6 @@ mod testing {
         }
     }
 
-    /// Two events with one field each.
     pub(crate) fn events() -> Events {
         let events = Events::default();
         tracing::subscriber::with_default(tracing_subscriber::registry().with(events.layer()), || {
@@ -119,7 +118,6 @@ mod testing {
         }
     }
 
-    /// A rate that is best, and a higher one.
     fn tried_rates() -> Vec<TriedRate<AppId>> {
         let tried = |rate, bulk, speed| TriedRate { rate, bulk, speeds: vec![(AppId(0), speed)] };
         vec![tried(250e6, 1.0, 1.0), tried(272e6, 1.09, 0.76)]

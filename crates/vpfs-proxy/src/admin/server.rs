@@ -37,7 +37,6 @@ use crate::admin::sets::{Caller, PushedSets, are_equal, is_token};
 use crate::admin::{api, history, metrics, sets};
 use crate::{Askers, Holder, Observer, Place, Places, Pushes, Room, Status};
 
-/// Answers that are made at a time.
 const MAKING: usize = 4;
 
 /// Connections that have not sent their request.
@@ -47,7 +46,6 @@ const WAITING: Room = Room { all: 256, each: 64 };
 /// application there.
 const SENDING: Room = Room { all: 32, each: 16 };
 
-/// The time for the head of a request.
 const HEAD: Duration = Duration::from_secs(5);
 
 /// The time for the rest of a request and its answer, however slowly the other end sends and takes it.
@@ -56,7 +54,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest line and headers of a request; the shortest that hyper permits.
 const LONGEST_HEAD: usize = 8 << 10;
 
-/// After a failure to accept, the time to the next attempt.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Who may read metrics.
@@ -69,19 +66,16 @@ pub enum MetricsAccess {
     Token(PathBuf),
 }
 
-/// What answers requests at one place.
 pub(crate) trait Respond: Send + Sync + 'static {
     fn respond(&self, caller: Caller, request: Request<Incoming>)
     -> impl Future<Output = Response<Full<Bytes>>> + Send;
 }
 
-/// A place at which a daemon tells what it knows.
 struct Server {
     observer: Observer,
     kept: Kept,
     routes: &'static [&'static str],
     access: MetricsAccess,
-    /// To make an answer.
     permits: Semaphore,
 }
 
@@ -126,14 +120,12 @@ pub fn serve_metrics(listener: TcpListener, access: MetricsAccess, observer: Obs
     })
 }
 
-/// The next connections to a port.
 pub(crate) fn by_tcp(
     listener: TcpListener,
 ) -> impl FnMut(&mut Context<'_>) -> Poll<io::Result<(Caller, Holder, TcpStream)>> {
     move |cx| listener.poll_accept(cx).map_ok(|(stream, from)| (Caller::Unknown, Holder::from(from.ip()), stream))
 }
 
-/// The places at a port.
 #[derive(Clone)]
 pub(crate) struct Door {
     waiting: Places,
@@ -141,14 +133,12 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    /// Which `observer` counts as connections of `port`.
     pub(crate) fn new(port: &'static str, observer: &Observer) -> Self {
         let door = Self::unseen();
         observer.count(port, &door.waiting);
         door
     }
 
-    /// Of a command, which nobody observes.
     pub(crate) fn unseen() -> Self {
         Self { waiting: Places::new(WAITING), sending: Places::new(SENDING) }
     }
@@ -330,10 +320,8 @@ pub const EVENTS: &str = "/v1/events";
 /// DELETE.
 pub const SETS: &str = "/v1/sets";
 
-/// How a refusal to tell the history begins.
 pub(crate) const NO_HISTORY: &str = "no history is kept";
 
-/// All that can be asked, with GET.
 pub(crate) const ROUTES: [&str; 6] = [PEERS, STATUS, EVENTS, METRICS, HISTORY, SETS];
 
 /// What a process keeps besides its state.
@@ -360,14 +348,10 @@ pub(crate) fn check_route(method: &Method, path: &str, routes: &[&str]) -> Resul
     Ok(())
 }
 
-/// What is asked.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
-    /// One of [`ROUTES`].
     pub(crate) path: String,
-    /// What stands after it.
     pub(crate) query: String,
-    /// What the client says that it understands.
     pub(crate) accept: String,
 }
 
@@ -444,7 +428,6 @@ struct Page<F> {
     key: PageKey,
     every: Duration,
     html: Arc<F>,
-    /// To make a page.
     permits: Semaphore,
 }
 
@@ -538,7 +521,6 @@ mod tests {
     /// More than the streams of the test take at once.
     const ANSWER: usize = 100_000;
 
-    /// Makes one answer at a time.
     struct OneAtATime(Semaphore);
 
     impl Respond for OneAtATime {
@@ -549,7 +531,6 @@ mod tests {
         }
     }
 
-    /// A door, and a way to connect to it.
     struct Site {
         door: Door,
         connect: mpsc::UnboundedSender<(Holder, DuplexStream)>,
@@ -567,7 +548,6 @@ mod tests {
             Self { door, connect }
         }
 
-        /// Connects from this host and sends a part of a request.
         async fn connect(&self, last: u8, sent: &str) -> DuplexStream {
             let (mut ours, theirs) = duplex(4096);
             self.connect.send((IpAddr::from([10, 0, 0, last]).into(), theirs)).unwrap();
@@ -575,7 +555,6 @@ mod tests {
             ours
         }
 
-        /// The length of the answer to a whole request.
         async fn scrape(&self, last: u8) -> usize {
             let mut stream = self.connect(last, REQUEST).await;
             let mut answer = Vec::new();
@@ -688,7 +667,6 @@ mod tests {
         }
     }
 
-    /// Exactly the described fields, each of the described type.
     fn assert_conforms(openapi: &Value, schema: &Value, value: &Value, place: &str) {
         if let Some(reference) = schema["$ref"].as_str() {
             let schema = openapi.pointer(reference.trim_start_matches('#')).expect(reference);

@@ -14,7 +14,6 @@ use vpfs_config::sets::{Put, Refusal, Set, SetName, SetText};
 use crate::Pushes;
 use crate::admin::api::{Answer, json};
 
-/// The shortest secret of an owner.
 const SHORTEST: usize = 16;
 
 /// What a process tells of its sets.
@@ -47,12 +46,10 @@ impl PushedSets {
     }
 }
 
-/// The sender of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caller {
     /// A user of this host, at the socket.
     User(u32),
-    /// Anybody else.
     Unknown,
 }
 
@@ -101,7 +98,6 @@ async fn put(pushes: &Pushes, name: SetName, body: Incoming, by: String) -> Resu
     }
 }
 
-/// Who it is, in words.
 async fn check(pushes: &Pushes, caller: Caller, name: &SetName, authorization: &str) -> Result<String, Answer> {
     let owner = name.owner();
     let by = match caller {
@@ -144,7 +140,6 @@ mod tests {
 
     const TOKEN: &str = "0123456789abcdef";
 
-    /// A daemon whose configuration has the owner slurm, with this token.
     async fn daemon(folder: &Path) -> Daemon {
         static HOSTS: AtomicU8 = AtomicU8::new(1);
         let (process, host) = (std::process::id() % 250, HOSTS.fetch_add(1, Ordering::Relaxed));

@@ -46,25 +46,20 @@ struct Inner {
     clock: Clock,
     resolver: Resolver,
     table: Mutex<Table>,
-    /// There is something to look up.
     wake: Notify,
-    /// Counts answers.
     answers: watch::Sender<u64>,
-    /// Addresses have changed.
     changed: Notify,
     /// It is time to report, and to keep what is known.
     settled: Notify,
 }
 
 impl Names {
-    /// Knows what an earlier process kept.
     pub(crate) fn new(clock: Clock, resolver: Resolver, state: &StateDir, own: &str) -> Self {
         let table = Mutex::new(Table::new(read_kept(state, own)));
         let (wake, changed, settled) = (Notify::new(), Notify::new(), Notify::new());
         Self(Arc::new(Inner { clock, resolver, table, wake, answers: watch::Sender::new(0), changed, settled }))
     }
 
-    /// For servers that are given by address.
     #[cfg(test)]
     pub(crate) fn unknown(clock: &Clock) -> Self {
         Self::new(clock.clone(), Resolver::default(), &StateDir::default(), "")
@@ -80,12 +75,10 @@ impl Names {
         self.0.wake.notify_one();
     }
 
-    /// The addresses that a host has now, if any.
     pub(crate) fn known(&self, host: &str) -> Vec<IpAddr> {
         host.parse().map_or_else(|_| self.table().addresses(host).to_vec(), |ip| vec![ip])
     }
 
-    /// Waits until addresses have changed. For one task.
     pub(crate) async fn changed(&self) {
         self.0.changed.notified().await;
     }
@@ -105,7 +98,6 @@ impl Names {
         content(&self.table())
     }
 
-    /// Looks names up for ever.
     pub(crate) async fn run(self) {
         let mut lookups = JoinSet::new();
         loop {
@@ -146,7 +138,6 @@ impl Names {
         self.0.answers.send_modify(|count| *count += 1);
     }
 
-    /// Waits until `answer` is there.
     async fn wait<T>(&self, answer: impl Fn(&Table) -> Option<T>) -> T {
         let mut answers = self.0.answers.subscribe();
         loop {
@@ -176,7 +167,6 @@ impl Names {
         }
     }
 
-    /// Waits until a host has addresses.
     pub(crate) async fn some_time(&self, host: &str) -> Vec<IpAddr> {
         if let Ok(ip) = host.parse() {
             return vec![ip];
@@ -244,7 +234,6 @@ fn wanted_of(config: &Config, own: &[ServerId]) -> BTreeSet<String> {
     hosts.into_iter().filter(|host| host.parse::<IpAddr>().is_err()).collect()
 }
 
-/// The addresses of a name, some time.
 type Answer = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 
 /// Looks host names up. The default is the system's way, as configured in `/etc/nsswitch.conf`.
@@ -310,7 +299,6 @@ struct Kept {
     names: BTreeMap<String, Vec<IpAddr>>,
 }
 
-/// The file of the process whose first server is `own`.
 fn file(own: &str) -> String {
     format!("{own}.names.json")
 }
@@ -331,18 +319,15 @@ fn read_kept(state: &StateDir, own: &str) -> BTreeMap<String, Vec<IpAddr>> {
     }
 }
 
-/// The content of the file.
 fn content(table: &Table) -> Vec<u8> {
     let names = table.known().map(|(name, addresses)| (name.to_owned(), addresses.to_vec())).collect();
     serde_json::to_vec(&Kept { format: FORMAT, names }).expect("a map with text as keys is JSON")
 }
 
-/// Replaces the file. Blocks.
 pub(crate) fn keep(state: &StateDir, own: &str, content: &[u8]) {
     state.write(&file(own), content);
 }
 
-/// The length of a list of hosts in a line.
 const LIST_MAX: usize = 60;
 
 /// Names of one purpose, some of which have no address.
@@ -418,7 +403,6 @@ fn shortened(list: &str) -> String {
     }
 }
 
-/// What is to be said about the names of a configuration now.
 pub(crate) struct Findings {
     missing: Vec<Line>,
     /// Names that can't be looked up but have addresses: their number, and one of them with the reason.
@@ -473,7 +457,6 @@ const REFRESH: Duration = Duration::from_secs(300);
 /// The pause before names without an id are looked up again.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// How long a check of a configuration waits.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The id of a user or group, as configured in `/etc/nsswitch.conf`; `None` if there is no such one. Blocks.
@@ -487,7 +470,6 @@ pub fn account_id(account: &Account) -> io::Result<Option<u32>> {
     })
 }
 
-/// Finds the id of an account.
 type LookUp = fn(&Account) -> io::Result<Option<u32>>;
 
 /// The ids of all accounts of a configuration. Copies share them.
@@ -497,9 +479,7 @@ pub(crate) struct Accounts(Arc<AccountsInner>);
 struct AccountsInner {
     look_up: LookUp,
     state: Mutex<State>,
-    /// Others are wanted.
     wake: Notify,
-    /// Ids have changed.
     changed: Notify,
 }
 
@@ -532,12 +512,10 @@ impl Accounts {
         self.0.wake.notify_one();
     }
 
-    /// The id that an account had last.
     pub(crate) fn known(&self, account: &Account) -> Option<u32> {
         self.state().known.get(account).copied()
     }
 
-    /// Waits until ids have changed. For one task.
     pub(crate) async fn changed(&self) {
         self.0.changed.notified().await;
     }
@@ -563,7 +541,6 @@ impl Accounts {
         }
     }
 
-    /// Whether all are known.
     fn take(&self, answers: Vec<(io::Result<Option<u32>>, Account)>) -> bool {
         let (mut has_changed, mut missing) = (false, BTreeSet::new());
         let mut state = self.state();

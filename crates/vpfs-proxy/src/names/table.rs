@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use vpfs_core::Time;
 
-/// Look-ups at a time.
 const PROMPT_MAX: usize = 32;
 
 /// A look-up that takes longer is most likely one that will not be answered; others start beside it.
@@ -37,13 +36,10 @@ const SETTLE: Duration = Duration::from_millis(100);
 /// All names should have been answered by then.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The time between two reports.
 const REPORT: Duration = Duration::from_secs(10);
 
-/// Addresses of one name.
 const ADDRESSES_MAX: usize = 64;
 
-/// All names that are wanted, with what is known about each.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     entries: BTreeMap<String, Entry>,
@@ -51,7 +47,6 @@ pub(crate) struct Table {
     fresh: BTreeSet<String>,
     /// The others, by the time when they are due.
     later: BTreeSet<(Time, String)>,
-    /// Look-ups in progress, by their start.
     asked: BTreeSet<(Time, String)>,
     /// What an earlier process knew about names that nobody has wanted yet.
     remembered: BTreeMap<String, Vec<IpAddr>>,
@@ -237,7 +232,6 @@ impl Table {
         is_due
     }
 
-    /// When to poll again.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         let next = if self.fresh.is_empty() { self.later.first().map(|(due, _)| *due) } else { Some(Time::ZERO) };
         let lookup = self.slot_at().and_then(|slot| next.map(|due| due.max(slot)));
@@ -255,7 +249,6 @@ impl Table {
         }
     }
 
-    /// The addresses that a name had last.
     pub(crate) fn addresses(&self, name: &str) -> &[IpAddr] {
         self.entries.get(name).map_or(&[], |entry| &entry.addresses)
     }
@@ -271,7 +264,6 @@ impl Table {
         stale.filter_map(|(name, entry)| Some((name.as_str(), entry.failure.as_deref()?)))
     }
 
-    /// All names that have addresses.
     pub(crate) fn known(&self) -> impl Iterator<Item = (&str, &[IpAddr])> {
         let known = self.entries.iter().filter(|(_, entry)| entry.is_wanted && !entry.addresses.is_empty());
         known.map(|(name, entry)| (name.as_str(), &entry.addresses[..]))
@@ -279,7 +271,6 @@ impl Table {
 }
 
 impl Entry {
-    /// Whether the addresses are others than before.
     fn take(&mut self, answer: Result<Vec<IpAddr>, String>) -> bool {
         let found = answer.map(|mut found| {
             found.truncate(ADDRESSES_MAX);
@@ -322,9 +313,7 @@ mod tests {
         table: Table,
         now: Time,
         server: Server<'a>,
-        /// Answers that are on their way.
         coming: BTreeMap<(Time, String), Result<Vec<IpAddr>, String>>,
-        /// When each name was asked.
         asked: Vec<(Duration, String)>,
         most_at_once: usize,
         /// When rules were replaced and when something was to be reported.
@@ -416,7 +405,6 @@ mod tests {
         assert!(world.changes.len() <= 33, "{:?}", world.changes);
     }
 
-    /// Names that are not answered must not hold up the others.
     #[test]
     fn names_that_hang_do_not_delay_others() {
         let mut world = World::new(200, &|name, _| if name < "c00064" { dead() } else { (MS, Ok(vec![ip(1)])) });
@@ -500,7 +488,6 @@ mod tests {
         assert_eq!((world.resolved(), world.reports.len(), world.table.poll_timeout()), (0, 3, None));
     }
 
-    /// What an earlier process knew counts until the name server says otherwise.
     #[test]
     fn remembered_addresses_count_at_once() {
         let remembered = BTreeMap::from([(name(0), vec![ip(9)]), (name(1), vec![ip(9)])]);

@@ -36,10 +36,8 @@ use crate::sockets::{Bound, listen, listen_later};
 use security::{Accepted, Introduced, Security};
 pub use security::{KeyError, Stream};
 
-/// How often a peer is asked for its time.
 const PING: Duration = Duration::from_secs(1);
 
-/// A peer that is silent for this long is gone.
 const LOST_AFTER: Duration = Duration::from_secs(5);
 
 /// The longest pause between attempts to connect: peers that come back are found within five seconds.
@@ -60,14 +58,12 @@ pub enum PeersError {
     Listen { host: String, port: u16, error: io::Error },
 }
 
-/// What all connections of this process have in common.
 struct Cluster {
     /// The names of all servers, and host and port of their proxies, by id.
     names: Vec<String>,
     addresses: Vec<(String, u16)>,
     hello: Hello,
     clock: Clock,
-    /// Has the addresses of hosts.
     hosts: Names,
     security: RwLock<Security>,
     askers: mpsc::Sender<(IpAddr, Box<dyn Stream>)>,
@@ -80,10 +76,8 @@ impl Cluster {
     }
 }
 
-/// A peer as the switch knows it.
 pub(crate) struct PeerState {
     status: PeerStatus,
-    /// The address at the other end of its link.
     address: Option<String>,
 }
 
@@ -225,12 +219,10 @@ impl Peers {
         Ok(())
     }
 
-    /// Those who want to ask, once.
     pub(crate) fn take_askers(&mut self) -> Option<Askers> {
         self.askers.take()
     }
 
-    /// The listening sockets with their addresses, for a successor.
     pub(crate) fn sockets(&self) -> io::Result<Vec<(SocketAddr, OwnedFd)>> {
         let socket = |socket: &Arc<TcpListener>| Ok((socket.local_addr()?, socket.as_fd().try_clone_to_owned()?));
         self.sockets.lock().unwrap_or_else(PoisonError::into_inner).iter().map(socket).collect()
@@ -241,13 +233,11 @@ impl Peers {
         self.cluster.unproven.strangers.clone()
     }
 
-    /// Asks these connections.
     pub(crate) fn states(&self) -> PeerStates {
         self.states.clone()
     }
 }
 
-/// Whether the keys or certificates can be used.
 pub(crate) async fn check_keys(configured: &Configured) -> Result<(), PeersError> {
     load(configured.security.clone()).await?;
     Ok(())
@@ -304,7 +294,6 @@ async fn accept_later(
 struct Connection {
     address: String,
     batches: mpsc::Sender<Vec<u8>>,
-    /// A batch is under way.
     is_writing: bool,
     _tasks: JoinSet<()>,
 }
@@ -318,7 +307,6 @@ struct Switch {
     inputs: mpsc::Sender<Input>,
     connections: BTreeMap<LinkId, Connection>,
     opened: u64,
-    /// Attempts to connect, and farewells.
     dials: JoinSet<()>,
     log: LogLimit,
 }
@@ -335,7 +323,6 @@ impl Switch {
         Self { mesh, cluster, outbox, gates, inputs, connections, opened: 0, dials, log }
     }
 
-    /// Runs for ever.
     async fn run(
         mut self,
         mut outgoing: mpsc::Receiver<Outgoing>,
@@ -474,7 +461,6 @@ impl Switch {
         }
     }
 
-    /// Closes a connection whose process does not follow the protocol.
     fn cut(&mut self, id: LinkId, reason: &dyn std::fmt::Display) {
         let address = self.connections.remove(&id).map(|connection| connection.address).unwrap_or_default();
         self.refused(Kind::Violation, &address, reason);
@@ -527,15 +513,12 @@ impl Switch {
 /// The most inputs that wait: a reader beyond it waits, and so does its peer.
 const INPUTS: usize = 256;
 
-/// What connections tell the switch.
 enum Input {
-    /// A process introduced itself.
     Connected(Origin, Introduced),
     DialFailed(ServerId, io::Error),
     Frame(LinkId, Frame),
     Malformed(LinkId, WireError),
     Closed(LinkId, io::Error),
-    /// A batch was sent.
     Written(LinkId),
 }
 
@@ -544,7 +527,6 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 const READ: usize = 8 << 10;
 
-/// Reads frames for ever.
 async fn read_frames(
     id: LinkId,
     mut stream: ReadHalf<Box<dyn Stream>>,
@@ -608,10 +590,8 @@ const STRANGERS: Room = Room { all: 64, each: 8 };
 /// A connection that failed occupies its place for this long, so that one host cannot try without end.
 const PENALTY: Duration = Duration::from_secs(1);
 
-/// Places of connections that have not authenticated yet.
 struct Unproven {
     strangers: Places,
-    /// At the addresses of peers.
     known: Places,
 }
 
@@ -628,7 +608,6 @@ impl Unproven {
     }
 }
 
-/// Accepts for ever.
 async fn accept_peers(cluster: Arc<Cluster>, socket: Arc<TcpListener>, inputs: mpsc::Sender<Input>) {
     let log = Arc::new(LogLimit::default());
     let mut handshakes = JoinSet::new();
@@ -782,7 +761,6 @@ impl PeerReport {
 }
 
 impl PeerState {
-    /// The server that it is about.
     pub(crate) fn server(&self) -> vpfs_core::ServerId {
         self.status.server
     }

@@ -52,12 +52,9 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// An authenticated connection.
 pub(super) struct Authenticated {
     pub(super) stream: Box<dyn Stream>,
-    /// The certificate at the other end, if it has one.
     certificate: Option<CertificateDer<'static>>,
-    /// The other end wants to ask, by HTTP.
     pub(super) asks: bool,
 }
 
@@ -226,7 +223,6 @@ fn problem<E: ToString>(path: &Path) -> impl FnOnce(E) -> KeyError + use<'_, E> 
     move |error| KeyError { path: path.to_owned(), reason: error.to_string() }
 }
 
-/// Bytes of a secret.
 pub(super) const LEN: usize = 32;
 
 /// What the key pair is for; another use of the same secret would get another one.
@@ -235,7 +231,6 @@ const INFO: &[u8] = b"vpfs peers ed25519 1";
 /// An Ed25519 private key in PKCS #8 (RFC 8410 §7), up to its 32 bytes.
 const PKCS8: [u8; 16] = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
 
-/// The key pair of a cluster.
 pub(super) fn key_pair(secret: &[u8; LEN], provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, Error> {
     let derived = hkdf::Salt::new(hkdf::HKDF_SHA256, &[]).extract(secret);
     let mut seed = [0; LEN];
@@ -268,10 +263,8 @@ impl OneKey {
     }
 }
 
-/// The methods that both traits have, in the same words.
 macro_rules! raw_ed25519_key {
     () => {
-        /// There is no TLS 1.2 here.
         fn verify_tls12_signature(
             &self,
             _: &[u8],
@@ -339,17 +332,13 @@ const CONNECT: Duration = Duration::from_secs(2);
 /// The time that a process gets to prove who it is, and to say so.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A connection to a process of the cluster.
 pub(super) struct Introduced {
     pub(super) stream: Box<dyn Stream>,
     pub(super) hello: Hello,
-    /// Bytes that arrived after the first frame.
     pub(super) rest: BytesMut,
-    /// The address at the other end.
     pub(super) address: String,
 }
 
-/// Connects to the proxy of `server`.
 pub(super) async fn dial(cluster: &Cluster, security: &Security, server: ServerId) -> io::Result<Introduced> {
     let (host, port) = &cluster.addresses[server.index()];
     let stream = within(CONNECT, connect(&cluster.hosts, host, *port)).await?;
@@ -361,14 +350,11 @@ pub(super) async fn dial(cluster: &Cluster, security: &Security, server: ServerI
     .await
 }
 
-/// A connection that somebody else opened.
 pub(super) enum Accepted {
     Peer(Introduced),
-    /// Of somebody who wants to ask, by HTTP.
     Asker(Box<dyn Stream>, IpAddr),
 }
 
-/// Lets a process that connected prove who it is.
 pub(super) async fn accept(cluster: &Cluster, security: &Security, stream: TcpStream) -> io::Result<Accepted> {
     within(PATIENCE, async {
         prepare(&stream)?;
@@ -420,7 +406,6 @@ async fn introduce(cluster: &Cluster, mut peer: Authenticated, address: String) 
     Ok(Introduced { stream: peer.stream, hello, rest, address })
 }
 
-/// Sends the last frame of a connection.
 pub(super) async fn part(mut stream: Box<dyn Stream>, farewell: Frame) {
     let mut bytes = Vec::new();
     farewell.encode(&mut bytes);

@@ -297,7 +297,6 @@ const MIB: usize = 1 << 20;
 /// Bytes of data in a request: nearly the maximum.
 const SMALL: usize = 16_000;
 
-/// Data of the write with tag 1.
 const LARGE: usize = 300_000;
 
 fn limits(depth: usize) -> String {

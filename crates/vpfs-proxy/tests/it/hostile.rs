@@ -401,7 +401,6 @@ async fn requests_with_long_descriptions_are_all_taken() {
 
 const SHARED: &str = "[scheduler]\npolicy = \"sfq-d\"\nsharing = \"threshold\"\n";
 
-/// Two servers whose daemons do not run yet.
 async fn two(files: TempDir, security: &str) -> Cluster {
     Cluster::prepare(ClusterConfig::new(2), &[None], SHARED, files, security).await
 }
@@ -430,12 +429,10 @@ async fn another_key() {
 const CERTIFICATES: &str = "security = \"certificates\"\nauthority = \"{}/ca.pem\"\ncertificate = \"{}/good.pem\"\n\
                             private_key = \"{}/good.key\"\n";
 
-/// Writes an authority, and a certificate for `hosts` with its key.
 fn issue(files: &TempDir, authority: &str, name: &str, hosts: Vec<String>) {
     issue_all(files, authority, vec![(name, hosts)]);
 }
 
-/// The same with several certificates.
 fn issue_all(files: &TempDir, authority: &str, certificates: Vec<(&str, Vec<String>)>) {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

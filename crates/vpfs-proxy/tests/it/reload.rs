@@ -218,7 +218,7 @@ async fn a_client_belongs_to_its_job_from_the_start_to_the_end() {
     assert_eq!(site.totals("host:127.9.0.2").bytes, 20_000);
 }
 
-/// Symptom: what the cap of a job held stayed held when the job was over. See [`crate::bounded`].
+/// Symptom: what the cap of a job held stayed held when the job was over.
 #[tokio::test(start_paused = true)]
 async fn a_job_that_is_gone_holds_nothing() {
     let site = Site::start(1, "").await;

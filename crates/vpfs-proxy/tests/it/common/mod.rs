@@ -27,7 +27,6 @@ use vpfs_testbed::{Client, ClientOptions, ClusterConfig, CreateOptions, DeviceCl
 
 use raw::{FakeServer, Peer};
 
-/// Every distribution, by name.
 pub(crate) fn distributions() -> [(&'static str, CreateOptions); 4] {
     [
         ("simple_stripe", CreateOptions::simple_stripe(10_000)),
@@ -62,7 +61,6 @@ pub(crate) fn slow_servers(count: usize, bytes_per_second: u64) -> ClusterConfig
     }
 }
 
-/// The key of all daemons of a test.
 pub(crate) const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 
 pub(crate) struct Cluster {
@@ -72,14 +70,12 @@ pub(crate) struct Cluster {
     settings: String,
     /// The end of `[peers]`.
     security: String,
-    /// Where daemons listen for each other.
     pub(crate) peers: Vec<SocketAddr>,
     /// By server; `None` while it is down.
     pub(crate) daemons: Vec<Option<Daemon>>,
 }
 
 impl Cluster {
-    /// Daemons that share the key in `peers.key`.
     pub(crate) async fn start(servers: ClusterConfig, listeners: &[Option<&str>], settings: &str) -> Self {
         let files = TempDir::new().unwrap();
         let cluster = Self::prepare(servers, listeners, settings, files, "shared_key = \"{}/peers.key\"\n").await;
@@ -137,7 +133,6 @@ impl Cluster {
         Daemon::start(config, &[id]).await
     }
 
-    /// All sections but those of servers and listeners.
     pub(crate) fn settings(&self) -> String {
         self.settings_of(&(0..self.peers.len()).collect::<Vec<_>>())
     }
@@ -168,7 +163,6 @@ impl Cluster {
         &self.network
     }
 
-    /// The servers to which the daemon of `server` is connected.
     pub(crate) async fn reached(&self, server: usize) -> Vec<String> {
         let report = self.daemons[server].as_ref().unwrap().observer().status().await.peers_report();
         let mut reached: Vec<String> =
@@ -177,7 +171,6 @@ impl Cluster {
         reached
     }
 
-    /// Waits until each running daemon is connected to all others that run.
     pub(crate) async fn all_connected(&self) {
         let running: Vec<usize> = (0..self.daemons.len()).filter(|&id| self.daemons[id].is_some()).collect();
         for &id in &running {
@@ -196,25 +189,20 @@ impl Cluster {
         Client::connect(options).await.unwrap()
     }
 
-    /// Bytes of an application at all servers.
     pub(crate) fn bytes(&self, app: &str) -> u64 {
         let totals = self.daemons.iter().flatten().flat_map(Daemon::totals);
         totals.filter(|(name, _)| name == app).map(|(_, totals)| totals.bytes).sum()
     }
 }
 
-/// Writes a key that only its owner can read.
 pub(crate) fn write_key(files: &TempDir, name: &str, text: &str) {
     let path = files.path().join(name);
     fs::write(&path, text).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-/// Servers and listeners of a configuration, and their addresses.
 pub(crate) struct Network {
-    /// The addresses of the servers themselves.
     servers: Vec<String>,
-    /// The application of each listener.
     apps: Vec<Option<String>>,
     /// By listener, then by server.
     addresses: Vec<Vec<SocketAddr>>,
@@ -230,23 +218,19 @@ impl Network {
         Self { servers: servers.to_vec(), apps, addresses }
     }
 
-    /// The same with its first listener only.
     pub(crate) fn first_listener(&self) -> Self {
         let Self { servers, apps, addresses } = self;
         Self { servers: servers.clone(), apps: apps[..1].to_vec(), addresses: addresses[..1].to_vec() }
     }
 
-    /// One listener in front of one server.
     pub(crate) fn before(server: SocketAddr) -> Self {
         Self::new(&[server.to_string()], &[None])
     }
 
-    /// A configuration with `text` for the other sections.
     pub(crate) fn config(&self, text: &str) -> Config {
         self.config_of(&(0..self.servers.len()).collect::<Vec<_>>(), text)
     }
 
-    /// The same with these servers only, in this order.
     pub(crate) fn config_of(&self, listed: &[usize], text: &str) -> Config {
         let mut file = String::new();
         for &server in listed {
@@ -260,12 +244,10 @@ impl Network {
         Config::parse("test", &(file + text)).unwrap()
     }
 
-    /// The address of a listener in front of a server.
     pub(crate) fn address(&self, listener: usize, server: usize) -> SocketAddr {
         self.addresses[listener][server]
     }
 
-    /// The successor of a daemon in front of all servers.
     pub(crate) async fn succeed(&self, text: &str, inheritance: Inheritance) -> Result<Daemon, StartError> {
         Daemon::succeed(&Environment::default(), self.config(text), &self.server_ids(text), inheritance).await
     }
@@ -279,7 +261,6 @@ impl Network {
         self.daemon_in(&Environment::default(), text).await
     }
 
-    /// The same in this environment.
     pub(crate) async fn daemon_in(&self, environment: &Environment, text: &str) -> Daemon {
         let servers = self.server_ids(text);
         loop {
@@ -313,7 +294,6 @@ pub(crate) fn free_addresses(count: usize) -> Vec<SocketAddr> {
     listeners.iter().map(|listener| listener.local_addr().unwrap()).collect()
 }
 
-/// Embedded servers with a daemon in front of them.
 pub(crate) struct Site {
     pub(crate) cluster: EmbeddedCluster,
     pub(crate) network: Network,
@@ -344,17 +324,14 @@ impl Site {
         Client::connect(self.options(0)).await.unwrap()
     }
 
-    /// A client that appears to be another host.
     pub(crate) async fn client_at(&self, host: [u8; 4]) -> Client {
         Client::connect(ClientOptions { local_address: Some(IpAddr::from(host)), ..self.options(0) }).await.unwrap()
     }
 
-    /// A client that bypasses the proxies.
     pub(crate) async fn direct(&self) -> Client {
         Client::connect(patient(ClientOptions::new(self.cluster.url()))).await.unwrap()
     }
 
-    /// The totals of an application so far.
     pub(crate) fn totals(&self, app: &str) -> AppTotals {
         self.daemon
             .totals()
@@ -363,7 +340,6 @@ impl Site {
             .map_or(AppTotals::default(), |(_, totals)| totals)
     }
 
-    /// The applications that got any service so far.
     pub(crate) fn served(&self) -> Vec<String> {
         let totals = self.daemon.totals().into_iter();
         totals.filter(|(_, totals)| *totals != AppTotals::default()).map(|(name, _)| name).collect()
@@ -394,17 +370,14 @@ impl Front {
         Self { server, network, daemon }
     }
 
-    /// The address that clients connect to.
     pub(crate) fn address(&self) -> SocketAddr {
         self.network.address(0, 0)
     }
 
-    /// A client, and its connection to the server.
     pub(crate) async fn pair(&self) -> (Peer, Peer) {
         self.server.pair(self.address()).await
     }
 
-    /// The same with a client that appears to be another host.
     pub(crate) async fn pair_from(&self, host: [u8; 4]) -> (Peer, Peer) {
         (Peer::connect_from(host, self.address()).await, self.server.accept().await)
     }
@@ -414,7 +387,6 @@ impl Front {
     }
 }
 
-/// Pieces of a file.
 const PIECES: usize = 16;
 
 /// Readers without end, which verify what they read. Dropping it ends them.
@@ -440,7 +412,6 @@ impl Load {
         self.read(&Written::new(client, path, options, piece).await, concurrency);
     }
 
-    /// Reads a file that was written before.
     pub(crate) fn read(&mut self, written: &Written, concurrency: usize) {
         for reader in 0..concurrency {
             let (Written { client, file, content, piece }, done) = (written.clone(), Arc::clone(&self.done));
@@ -455,7 +426,6 @@ impl Load {
         }
     }
 
-    /// Waits until `count` more operations are complete.
     pub(crate) async fn pass(&mut self, count: u64) {
         let mut completed = self.done.subscribe();
         let begin = *completed.borrow_and_update();
@@ -464,7 +434,6 @@ impl Load {
     }
 }
 
-/// A file for [`Load::read`].
 #[derive(Clone)]
 pub(crate) struct Written {
     client: Client,
@@ -496,7 +465,6 @@ static SECOND: LazyLock<Dispatch> =
     LazyLock::new(|| Dispatch::new(Collector { lines: Lines::default(), level: Level::ERROR }));
 
 impl Log {
-    /// Starts to record lines of this level and more severe ones.
     pub(crate) fn of(level: Level) -> Self {
         LazyLock::force(&SECOND);
         let lines = Lines::default();
@@ -504,7 +472,6 @@ impl Log {
         Self { lines, _guard: tracing::subscriber::set_default(collector) }
     }
 
-    /// The lines that contain this text.
     pub(crate) fn with(&self, text: &str) -> Vec<String> {
         self.lines.lock().unwrap().iter().filter(|line| line.contains(text)).cloned().collect()
     }

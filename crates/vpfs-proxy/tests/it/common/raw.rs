@@ -29,13 +29,11 @@ pub(crate) fn get_config(tag: u64) -> Vec<u8> {
     request(tag, RequestBody::GetConfig)
 }
 
-/// A request of administrators.
 pub(crate) fn iterate_handles(tag: u64) -> Vec<u8> {
     let body = request::MgmtIterateHandles { fs: FS, count: 2000, flags: 0, position: 0 };
     request(tag, body)
 }
 
-/// A metadata request without a credential.
 pub(crate) fn metadata(tag: u64) -> Vec<u8> {
     request(tag, request::Flush { handle: Handle(7), fs: FS, flags: 0 })
 }
@@ -47,18 +45,15 @@ pub(crate) fn metadata_with_server_hint(tag: u64) -> Vec<u8> {
     request_message(Tag(tag), &request.encode()).unwrap()
 }
 
-/// A metadata request of a user.
 pub(crate) fn metadata_of(tag: u64, uid: u32) -> Vec<u8> {
     let credential = Credential { uid, gids: vec![uid], issuer: "C:test".into(), ..Credential::default() };
     request(tag, request::GetAttr { handle: Handle(7), fs: FS, mask: 0, credential })
 }
 
-/// A read of the first bytes of a file on one server.
 pub(crate) fn read(tag: u64, handle: u64, len: usize) -> Vec<u8> {
     io(tag, handle, len, IoType::Read)
 }
 
-/// A write of the first bytes of a file on one server.
 pub(crate) fn write(tag: u64, handle: u64, len: usize) -> Vec<u8> {
     io(tag, handle, len, IoType::Write)
 }
@@ -70,7 +65,6 @@ pub(crate) fn read_of(tag: u64, fs: i32, handle: Handle, len: usize) -> Vec<u8> 
     request_message(Tag(tag), &Request { capability, ..Request::bare(body) }.encode()).unwrap()
 }
 
-/// Asks where a file's data is.
 pub(crate) fn get_attr(tag: u64, fs: i32, handle: u64) -> Vec<u8> {
     let mask = mask::COMMON | mask::DIST | mask::DATAFILES;
     request(tag, request::GetAttr { handle: Handle(handle), fs, mask, credential: Credential::default() })
@@ -105,33 +99,27 @@ pub(crate) fn scattered_read(tag: u64, handle: u64) -> Vec<u8> {
     request(tag, request::Io { preq: Preq { nodes: vec![root, transfer::Node::BYTE] }, ..whole })
 }
 
-/// A write whose data is in the request.
 pub(crate) fn small_write(tag: u64, handle: u64, data: Vec<u8>) -> Vec<u8> {
     request(tag, io_body(FS, Handle(handle), data.len(), IoType::Write).small(data))
 }
 
-/// The answer to [`small_write`].
 pub(crate) fn small_written(tag: Tag, len: usize) -> Vec<u8> {
     let len = i64::try_from(len).unwrap();
     reply(tag, &reply::SmallIo { bstream_size: len, result: SmallIoResult::Written(len) }.into())
 }
 
-/// The answer to [`metadata`].
 pub(crate) fn done(tag: Tag) -> Vec<u8> {
     reply(tag, &Reply::done(Op::Flush))
 }
 
-/// The acknowledgement of an I/O on a datafile of `size` bytes.
 pub(crate) fn ack(tag: Tag, size: usize) -> Vec<u8> {
     reply(tag, &reply::Io { bstream_size: i64::try_from(size).unwrap() }.into())
 }
 
-/// The end of a write.
 pub(crate) fn completion(tag: Tag, len: usize) -> Vec<u8> {
     reply(tag, &WriteCompletion { total_completed: i64::try_from(len).unwrap() }.into())
 }
 
-/// File data, in either direction.
 pub(crate) fn data(tag: Tag, bytes: &[u8]) -> Vec<u8> {
     reply_message(tag, bytes).unwrap()
 }
@@ -140,7 +128,6 @@ pub(crate) fn reply(tag: Tag, reply: &Reply) -> Vec<u8> {
     reply_message(tag, &reply.encode()).unwrap()
 }
 
-/// One end of a connection.
 pub(crate) struct Peer {
     pub(crate) stream: TcpStream,
 }
@@ -153,7 +140,6 @@ impl Peer {
         Self { stream }
     }
 
-    /// A client that appears to be another host.
     pub(crate) async fn connect_from(host: [u8; 4], address: SocketAddr) -> Self {
         let socket = socket_for(address).unwrap();
         socket.bind((IpAddr::from(host), 0).into()).unwrap();
@@ -164,7 +150,6 @@ impl Peer {
         self.stream.write_all(bytes.as_ref()).await.unwrap();
     }
 
-    /// The next message, or how the connection ended.
     pub(crate) async fn receive(&mut self) -> io::Result<(Header, Vec<u8>)> {
         let mut header = [0; Header::LEN];
         self.stream.read_exact(&mut header).await?;
@@ -174,12 +159,10 @@ impl Peer {
         Ok((header, payload))
     }
 
-    /// The tag of the next message.
     pub(crate) async fn tag(&mut self) -> Tag {
         self.receive().await.unwrap().0.tag
     }
 
-    /// The tags of all messages before the one with tag `last`.
     pub(crate) async fn tags_before(&mut self, last: u64) -> Vec<u64> {
         let mut tags = Vec::new();
         loop {
@@ -218,7 +201,6 @@ impl FakeServer {
         Peer { stream: self.listener.accept().await.unwrap().0 }
     }
 
-    /// A client that connected to `address`, and the connection that was opened for it.
     pub(crate) async fn pair(&self, address: SocketAddr) -> (Peer, Peer) {
         let client = Peer::connect(address).await;
         (client, self.accept().await)
