@@ -26,13 +26,13 @@ use rustix::mount::{UnmountFlags, unmount};
 use vpfs_core::OpKind;
 use vpfs_harl::Op;
 
-use crate::inodes::{Inode, Inodes, lock};
+use crate::inodes::{Inode, Inodes};
 use crate::overlay;
 use crate::overlay::{Changes, Content, Entry, Options, Overlay, Table, text};
 use crate::repair::claim;
 use crate::shares::{Asked, Asker, Shares, THREADS, Workers};
 use crate::stored::{Class, InUse};
-use crate::system::{Caller, Rights, inodes_max, path};
+use crate::system::{Caller, Rights, inodes_max, lock, path};
 
 /// How long the kernel believes attributes and names, which others may change in the source.
 const BELIEVED: Duration = Duration::from_secs(1);

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use fuser::BackingId;
 use name_to_handle_at::{AT_EMPTY_PATH, FileHandle, MountId, name_to_handle_at};
@@ -13,7 +13,7 @@ use rustix::fs::{FileType, Stat, fstat};
 use rustix::io::Result;
 
 use crate::stored::Stored;
-use crate::system::path;
+use crate::system::{lock, path};
 
 pub(crate) const ROOT: u64 = 1;
 
@@ -46,11 +46,6 @@ impl Inode {
     fn place<'a>(&self, name: &'a OsStr) -> Place<'a> {
         Place { directory: self.serial, name }
     }
-}
-
-/// A poisoned lock is as good as any: what it protects is changed in one step.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// All of them, by number, and by what identifies them in the source.

@@ -26,12 +26,12 @@ use rustix::io::{Errno, Result, dup, pread, pwrite};
 use vpfs_harl::{CsvLine, Op, REQUESTS_MAX, Request};
 use vpfs_proxy::Turns;
 
-use crate::inodes::{Inode, Inodes, lock};
+use crate::inodes::{Inode, Inodes};
 use crate::map::{Rule, is_reserved, rule};
 use crate::shares::{Asker, Shares, Workers};
 use crate::stored;
 use crate::stored::{ATTRIBUTE, Class, InUse, Opened, Stored};
-use crate::system::{Caller, Credentials, Rights, User, close, errno, path};
+use crate::system::{Caller, Credentials, Rights, User, close, errno, lock, path};
 
 /// What the mount shows, and how.
 #[derive(Debug, Default)]

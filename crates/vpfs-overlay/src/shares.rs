@@ -13,8 +13,7 @@ use vpfs_config::{RunWeight, job_of};
 use vpfs_core::{AppId, OpKind};
 use vpfs_proxy::{Cancel, Turn, Turns};
 
-use crate::inodes::lock;
-use crate::system::{Caller, groups};
+use crate::system::{Caller, groups, lock};
 
 /// The most bytes of writes that wait here whole.
 const HELD_MAX: usize = 1 << 30;

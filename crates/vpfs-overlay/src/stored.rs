@@ -10,7 +10,7 @@ use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread;
 
 use rustix::fs::{
@@ -21,7 +21,7 @@ use rustix::fs::{
 use rustix::io::{Errno, Result, dup};
 
 use crate::map::{RegionMap, Rule, TEXT_MAX, unfinished};
-use crate::system::{User, absent, close, errno, flocked, path, read_all, sync_directory};
+use crate::system::{User, absent, close, errno, flocked, lock, path, read_all, sync_directory};
 
 /// What tells maps from other files. Only root can set it.
 pub const ATTRIBUTE: &str = "trusted.vpfs.regions";
@@ -45,7 +45,7 @@ impl InUse {
     }
 
     fn share(&self, new: Stored) -> Arc<Stored> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0);
         if let Some(known) = all.get(new.map.id()).and_then(Weak::upgrade).filter(|known| known.map == new.map) {
             return known;
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::FutureExt;
@@ -23,6 +23,7 @@ use crate::event_log::{Kind, LogLimit};
 use crate::gate::Gate;
 use crate::handover::{Handed, Inheritance};
 use crate::hosts::{ConnectionPermit, ConnectionPermits, Host, HostConnection};
+use crate::lock;
 use crate::names::Names;
 use crate::shared::{Shared, Stage, reached};
 use crate::sockets::{Bound, Listener, listen, listen_later, prepare, reset_on_close};
@@ -38,14 +39,6 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    pub(crate) async fn run(self: Arc<Self>, socket: Arc<TcpListener>) {
-        let mut stage = self.shared.stage();
-        tokio::select! {
-            () = reached(&mut stage, Stage::HandingOver) => {}
-            () = self.accept_all(&socket) => {}
-        }
-    }
-
     async fn accept_all(self: &Arc<Self>, socket: &TcpListener) {
         loop {
             match socket.accept().await {
@@ -159,7 +152,6 @@ impl Acceptor {
         }
         let server = &self.listener.server;
         if let Some(suppressed) = host.log.due(Kind::TooManyConnections, self.shared.clock.now()) {
-            let suppressed = (suppressed > 0).then_some(suppressed);
             let reason = "limits.connections_per_host is reached";
             tracing::warn!(%server, %peer, reason, suppressed, "connection closed");
         }
@@ -180,7 +172,6 @@ impl Acceptor {
                 });
                 match log.and_then(|(log, kind)| log.due(kind, self.shared.clock.now())) {
                     Some(suppressed) => {
-                        let suppressed = (suppressed > 0).then_some(suppressed);
                         tracing::warn!(%server, %peer, %reason, suppressed, "connection closed");
                     }
                     None => tracing::debug!(%server, %peer, %reason, "connection closed"),
@@ -202,8 +193,13 @@ pub(crate) struct Site {
 }
 
 impl Site {
+    /// Accepts clients until the daemon drains or hands over.
     pub(crate) async fn run(self) {
-        self.acceptor.run(self.socket).await;
+        let mut stage = self.acceptor.shared.stage();
+        tokio::select! {
+            () = reached(&mut stage, Stage::HandingOver) => {}
+            () = self.acceptor.accept_all(&self.socket) => {}
+        }
     }
 }
 
@@ -211,27 +207,23 @@ impl Site {
 pub(crate) struct Sites(Arc<Mutex<Vec<Site>>>);
 
 impl Sites {
-    fn list(&self) -> MutexGuard<'_, Vec<Site>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn add(&self, site: Site) {
-        self.list().push(site);
+        lock(&self.0).push(site);
     }
 
     pub(crate) fn acceptor(&self, listener: SocketAddr, upstream: &(String, u16)) -> Option<Arc<Acceptor>> {
         let serves =
             |site: &&Site| site.acceptor.listener.address == listener && site.acceptor.listener.upstream == *upstream;
-        self.list().iter().find(serves).map(|site| Arc::clone(&site.acceptor))
+        lock(&self.0).iter().find(serves).map(|site| Arc::clone(&site.acceptor))
     }
 
     pub(crate) fn close(&self) {
-        self.list().clear();
+        lock(&self.0).clear();
     }
 
     pub(crate) fn sockets(&self) -> io::Result<Vec<(SocketAddr, OwnedFd)>> {
         let socket = |site: &Site| Ok((site.acceptor.listener.address, site.socket.as_fd().try_clone_to_owned()?));
-        self.list().iter().map(socket).collect()
+        lock(&self.0).iter().map(socket).collect()
     }
 }
 

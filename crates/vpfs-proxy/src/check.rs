@@ -256,24 +256,26 @@ mod tests {
 
     #[tokio::test]
     async fn two_sockets_at_one_address_are_refused() {
-        let both = "[[listener]]\nport = 5334\nbind = \"0.0.0.0\"\n";
-        let expected = "cannot listen at 0.0.0.0:5334 for server s2: listener 1 for server s1 listens there, too; choose \
-                        another port, or another bind";
-        assert_eq!(reasons(both, &[0, 1]).await, [expected]);
-        assert_eq!(reasons(both, &[0]).await, [""; 0]);
-        let mixed = "[[listener]]\nport = 5334\n[[listener]]\nbind = \"0.0.0.0\"\n\
-                     addresses = { s1 = \"tcp://a:5334\", s2 = \"tcp://b:5334\" }\n";
-        let expected = "cannot listen at 0.0.0.0:5334 for server s1: listener 1 for server s1 listens there, too; choose \
-                        another port, or another bind";
-        assert_eq!(reasons(mixed, &[0]).await, [expected]);
-        let peers = "[[listener]]\nport = 5334\n[peers]\nport = 5334\nsecurity = \"none\"\n";
-        let expected = "cannot listen at 127.0.0.1:5334 for peers: listener 1 for server s1 listens there, too; choose \
-                        another port, or another bind";
-        assert_eq!(reasons(peers, &[0]).await, [expected]);
-        let metrics = "[[listener]]\nport = 5334\n[metrics]\nlisten = \"127.0.0.1:5334\"\n";
-        let expected = "cannot listen at 127.0.0.1:5334 for [metrics]: listener 1 for server s1 listens there, too; \
-                        choose another port, or another bind";
-        assert_eq!(reasons(metrics, &[0]).await, [expected]);
+        let listener = "[[listener]]\nport = 5334\n";
+        let both = format!("{listener}bind = \"0.0.0.0\"\n");
+        assert_eq!(reasons(&both, &[0]).await, [""; 0]);
+        let mixed = format!(
+            "{listener}[[listener]]\nbind = \"0.0.0.0\"\naddresses = {{ s1 = \"tcp://a:5334\", s2 = \"tcp://b:5334\" }}\n"
+        );
+        let peers = format!("{listener}[peers]\nport = 5334\nsecurity = \"none\"\n");
+        let metrics = format!("{listener}[metrics]\nlisten = \"127.0.0.1:5334\"\n");
+        for (text, servers, refused) in [
+            (&both, &[0, 1][..], "0.0.0.0:5334 for server s2"),
+            (&mixed, &[0], "0.0.0.0:5334 for server s1"),
+            (&peers, &[0], "127.0.0.1:5334 for peers"),
+            (&metrics, &[0], "127.0.0.1:5334 for [metrics]"),
+        ] {
+            let expected = format!(
+                "cannot listen at {refused}: listener 1 for server s1 listens there, too; choose another port, or another \
+                 bind"
+            );
+            assert_eq!(reasons(text, servers).await, [expected]);
+        }
     }
 
     #[test]

@@ -33,11 +33,9 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn start() -> Self {
-        let begun = Course::starting_at(since_1970());
-        Self { started: tokio::time::Instant::now(), begun, stepped: Arc::default() }
+        Self::starting_at(since_1970())
     }
 
-    #[cfg(test)]
     pub(crate) fn starting_at(since_1970: Duration) -> Self {
         let begun = Course::starting_at(since_1970);
         Self { started: tokio::time::Instant::now(), begun, stepped: Arc::default() }

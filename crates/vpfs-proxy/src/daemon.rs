@@ -5,7 +5,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{io, thread};
@@ -26,6 +26,7 @@ use crate::clock::Clock;
 use crate::gate::{Gate, Outbox, deliver, watch_processors};
 use crate::handover::{Connections, Inheritance, Offer};
 use crate::hosts::ConnectionPermits;
+use crate::lock;
 use crate::names::{Accounts, Environment, Names, Reporter, account_id, keep};
 use crate::observer::{Observer, Ports};
 use crate::peers::{Askers, Peers, PeersError, Prepared};
@@ -153,9 +154,9 @@ impl Daemon {
         let known = |name: &str| names.known(name);
         let rules = Rules::new(&config, Arc::clone(&pushed), &known, &|account| accounts.known(account));
         let shared = Arc::new(Shared::new(clock.clone(), gates, rules, apps));
-        let current = Current::new(Arc::clone(&config), sets, pushed);
-        let follower = Follower::new((names, accounts), Arc::clone(&shared), servers.to_vec(), sets_file, current);
-        let follower = Arc::new(follower);
+        let current = Mutex::new(Current { config: Arc::clone(&config), sets, pushed, told: BTreeSet::new() });
+        let (own, of_all) = (servers.to_vec(), Arc::clone(&shared));
+        let follower = Arc::new(Follower { names, accounts, shared: of_all, own, sets_file, current });
         timers.spawn(Arc::clone(&follower).run_sets().boxed());
         timers.spawn(Arc::clone(&follower).run(environment.state.clone(), kept).boxed());
         let keeper = Keeper::new(Arc::clone(&shared), environment.state.clone(), &config);
@@ -528,10 +529,6 @@ pub(crate) struct Current {
 }
 
 impl Current {
-    pub(crate) fn new(config: Arc<Config>, sets: Sets, pushed: Arc<PushedApps>) -> Self {
-        Self { config, sets, pushed, told: BTreeSet::new() }
-    }
-
     /// Says once of each two owners that clients belong to applications of both.
     fn tell_overlaps(&mut self, name: &SetName) {
         for overlap in self.sets.overlaps(name, &self.config.owners) {
@@ -550,21 +547,6 @@ impl Current {
 }
 
 impl Follower {
-    /// For the proxies of the servers `own`; the rules of `shared` are those of `current`.
-    pub(crate) fn new(
-        (names, accounts): (Names, Accounts),
-        shared: Arc<Shared>,
-        own: Vec<ServerId>,
-        sets_file: SetsFile,
-        current: Current,
-    ) -> Self {
-        Self { names, accounts, shared, own, sets_file, current: Mutex::new(current) }
-    }
-
-    fn current(&self) -> MutexGuard<'_, Current> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn rules(&self, Current { config, pushed, .. }: &Current) -> Rules {
         let known = |name: &str| self.names.known(name);
         Rules::new(config, Arc::clone(pushed), &known, &|account| self.accounts.known(account))
@@ -573,7 +555,7 @@ impl Follower {
     /// Switches to a newer configuration; `update` updates the applications and the gates first. Its new names are
     /// looked up, which nothing waits for.
     pub(crate) fn reload(&self, newer: Arc<Config>, update: impl FnOnce(&mut AppTable, &[Arc<Gate>])) {
-        let mut current = self.current();
+        let mut current = lock(&self.current);
         self.names.want(&newer, &self.own);
         self.accounts.want(&newer);
         current.config = newer;
@@ -587,14 +569,14 @@ impl Follower {
     }
 
     fn refresh(&self) {
-        let current = self.current();
+        let current = lock(&self.current);
         self.shared.replace(self.rules(&current), |_, _| {});
         tracing::debug!("addresses of host names, or ids of users or groups, have changed");
     }
 
     /// Replaces a set, which changes nothing for applications that stay as they are; `by` says who asked for it.
     pub(crate) fn put(&self, name: &SetName, set: Set, by: &str) -> Result<Put, Refusal> {
-        let mut current = self.current();
+        let mut current = lock(&self.current);
         let changes = difference(current.sets.apps_of(name), &set.text.apps);
         let (apps, ttl) = (set.text.apps.len(), set.ttl);
         let put = current.sets.put(self.shared.clock.now(), name.clone(), set)?;
@@ -608,7 +590,7 @@ impl Follower {
 
     /// Removes a set; whether there was one. `by` says who asked for it.
     pub(crate) fn remove(&self, name: &SetName, by: &str) -> bool {
-        let mut current = self.current();
+        let mut current = lock(&self.current);
         let changes = difference(current.sets.apps_of(name), &[]);
         let removed = current.sets.remove(name);
         if removed {
@@ -620,7 +602,7 @@ impl Follower {
 
     fn expire(&self) {
         let now = self.shared.clock.now();
-        let mut current = self.current();
+        let mut current = lock(&self.current);
         let expired = current.sets.expire(now);
         if !expired.is_empty() {
             self.apply(&mut current);
@@ -642,23 +624,8 @@ impl Follower {
         });
     }
 
-    pub(crate) fn sets(&self) -> Vec<(SetName, SetText, Duration)> {
-        let now = self.shared.clock.now();
-        self.current().sets.iter(now).map(|(name, text, left)| (name.clone(), text.clone(), left)).collect()
-    }
-
     pub(crate) fn sets_json(&self) -> String {
-        self.current().sets.to_json()
-    }
-
-    pub(crate) fn sets_file(&self) -> &SetsFile {
-        &self.sets_file
-    }
-
-    pub(crate) fn token_of(&self, owner: &str) -> Option<PathBuf> {
-        let current = self.current();
-        let found = current.config.owners.iter().find(|known| known.name == owner)?;
-        Some(found.token.clone())
+        lock(&self.current).sets.to_json()
     }
 
     pub(crate) async fn run_sets(self: Arc<Self>) {
@@ -677,7 +644,7 @@ impl Follower {
                 () = self.names.changed() => self.refresh(),
                 () = self.accounts.changed() => self.refresh(),
                 () = self.names.settled() => {
-                    let config = Arc::clone(&self.current().config);
+                    let config = Arc::clone(&lock(&self.current).config);
                     reporter.tell(self.names.findings(&config, &self.own));
                     let is_busy = writing.as_ref().is_some_and(|writing| !writing.is_finished());
                     let known = self.names.to_keep();
@@ -733,17 +700,21 @@ impl Pushes {
 
     /// All sets by name, and how long each still holds. O(applications).
     pub fn sets(&self) -> Vec<(SetName, SetText, Duration)> {
-        self.0.sets()
+        let now = self.0.shared.clock.now();
+        let current = lock(&self.0.current);
+        current.sets.iter(now).map(|(name, text, left)| (name.clone(), text.clone(), left)).collect()
     }
 
     /// The file with the secret of an owner; `None` if the configuration does not have this owner.
     pub fn token_of(&self, owner: &str) -> Option<PathBuf> {
-        self.0.token_of(owner)
+        let current = lock(&self.0.current);
+        let found = current.config.owners.iter().find(|known| known.name == owner)?;
+        Some(found.token.clone())
     }
 
     async fn keep(&self) {
         let follower = Arc::clone(&self.0);
-        let writing = tokio::task::spawn_blocking(move || follower.sets_file().write(|| follower.sets_json()));
+        let writing = tokio::task::spawn_blocking(move || follower.sets_file.write(|| follower.sets_json()));
         let _ = tokio::time::timeout(PATIENCE, writing).await;
     }
 }

@@ -1,13 +1,15 @@
 //! What happens at a server, in the log: with names, and each thing once.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use vpfs_config::AppEntry;
 use vpfs_core::{AppId, Event as SchedulerEvent, ServerId, Time};
 use vpfs_node::Event;
 use vpfs_node::coordination::Event as CoordinationEvent;
+
+use crate::lock;
 
 pub(crate) struct EventLog {
     server: String,
@@ -79,7 +81,7 @@ impl EventLog {
     }
 
     pub(crate) fn set_app(&self, app: AppId, entry: &AppEntry) {
-        let mut known = self.known();
+        let mut known = lock(&self.known);
         let apps = &mut known.apps;
         if apps.len() <= app.index() {
             apps.resize_with(app.index() + 1, App::default);
@@ -103,7 +105,7 @@ impl EventLog {
             ),
             Event::Scheduler(SchedulerEvent::KindChanged { app, bulk }) => self.note_kind(at, app, bulk),
             Event::Coordination(CoordinationEvent::StepRefused { peer, bytes, .. }) => {
-                if let Some(suppressed) = self.due(Kind::Violation, at) {
+                if let Some(suppressed) = self.limit.due(Kind::Violation, at) {
                     tracing::warn!(
                         server,
                         peer = peer.0,
@@ -120,13 +122,13 @@ impl EventLog {
     }
 
     pub(crate) fn note_refused(&self, at: Time, peer: ServerId, error: &impl std::fmt::Display) {
-        if let Some(suppressed) = self.due(Kind::Malformed, at) {
+        if let Some(suppressed) = self.limit.due(Kind::Malformed, at) {
             tracing::warn!(server = self.server, peer = peer.0, %error, suppressed, "a report was refused");
         }
     }
 
     pub(crate) fn note_released(&self, at: Time, app: AppId) {
-        if let Some(suppressed) = self.due(Kind::Released, at) {
+        if let Some(suppressed) = self.limit.due(Kind::Released, at) {
             let (server, app) = (self.server.as_str(), self.name(app));
             tracing::info!(server, app, suppressed, "a client kept the storage waiting, and lost its slots");
         }
@@ -134,7 +136,7 @@ impl EventLog {
 
     fn note_kind(&self, at: Time, app: AppId, bulk: bool) {
         self.settle(at);
-        let mut known = self.known();
+        let mut known = lock(&self.known);
         let Known { apps, due } = &mut *known;
         if let Some(app) = apps.get_mut(app.index()) {
             app.kind.change(at, bulk);
@@ -143,12 +145,12 @@ impl EventLog {
     }
 
     pub(crate) fn due_at(&self) -> Option<Time> {
-        self.known().due
+        lock(&self.known).due
     }
 
     /// Says which applications have changed their kind for good. O(applications) if one may have.
     pub(crate) fn settle(&self, now: Time) {
-        let mut known = self.known();
+        let mut known = lock(&self.known);
         if known.due.is_none_or(|due| due > now) {
             return;
         }
@@ -179,17 +181,8 @@ impl EventLog {
         }
     }
 
-    /// Whether to write a line, and how many were left out before it, if any.
-    fn due(&self, kind: Kind, at: Time) -> Option<Option<u64>> {
-        self.limit.due(kind, at).map(|suppressed| (suppressed > 0).then_some(suppressed))
-    }
-
     fn name(&self, app: AppId) -> String {
-        self.known().apps.get(app.index()).map(|app| app.name.clone()).unwrap_or_default()
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.known).apps.get(app.index()).map(|app| app.name.clone()).unwrap_or_default()
     }
 }
 
@@ -225,17 +218,17 @@ struct Quiet {
 }
 
 impl LogLimit {
-    /// Whether to write a line about a failure, and the number of failures since the previous line that had none.
-    /// `None` if that line is less than a minute old; then the failure is counted.
-    pub(crate) fn due(&self, kind: Kind, now: Time) -> Option<u64> {
-        let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Whether to write a line about a failure, and how many without one came before it, if any. `None` if the previous
+    /// line is less than a minute old; then the failure is counted.
+    pub(crate) fn due(&self, kind: Kind, now: Time) -> Option<Option<u64>> {
+        let mut kinds = lock(&self.0);
         let quiet = kinds.entry(kind).or_insert(Quiet { until: now, suppressed: 0 });
         if now < quiet.until {
             quiet.suppressed += 1;
             return None;
         }
         quiet.until = now + PERIOD;
-        Some(std::mem::take(&mut quiet.suppressed))
+        Some(Some(std::mem::take(&mut quiet.suppressed)).filter(|suppressed| *suppressed > 0))
     }
 }
 
@@ -269,13 +262,13 @@ mod tests {
     #[test]
     fn one_line_in_a_period_for_each_kind() {
         let (limit, start) = (LogLimit::default(), Time::from_millis(5000));
-        assert_eq!(limit.due(Kind::Malformed, start), Some(0));
-        assert_eq!(limit.due(Kind::TimedOut, start), Some(0), "another kind");
+        assert_eq!(limit.due(Kind::Malformed, start), Some(None));
+        assert_eq!(limit.due(Kind::TimedOut, start), Some(None), "another kind");
         for second in 0..60 {
             assert_eq!(limit.due(Kind::Malformed, start + Duration::from_secs(second)), None);
         }
-        assert_eq!(limit.due(Kind::Malformed, start + PERIOD), Some(60));
+        assert_eq!(limit.due(Kind::Malformed, start + PERIOD), Some(Some(60)));
         assert_eq!(limit.due(Kind::Malformed, start + PERIOD), None);
-        assert_eq!(limit.due(Kind::Malformed, start + 9 * PERIOD), Some(1));
+        assert_eq!(limit.due(Kind::Malformed, start + 9 * PERIOD), Some(Some(1)));
     }
 }

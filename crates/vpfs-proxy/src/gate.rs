@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::net::IpAddr;
 use std::os::unix::net::UnixStream as Sender;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,7 @@ use vpfs_protocol::session::{Completed, OpId, Outcome, Submission, User};
 
 use crate::clock::Clock;
 use crate::event_log::{EventLog, is_important};
+use crate::lock;
 use crate::state_dir::Known;
 
 /// One node, shared by all sessions of a server.
@@ -328,7 +329,7 @@ impl Gate {
     fn lock(&self) -> MutexGuard<'_, State> {
         // A panic while the lock is held is a bug. For the other sessions, stopping would be no better than continuing
         // with the state that it left.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Executes one input, and processes its outputs after the lock is released.
@@ -429,11 +430,6 @@ impl Requests {
         debug_assert!(self.is_empty(), "only a session without requests rests");
         self.ids.clear();
         trim(&mut self.ids);
-    }
-
-    #[cfg(test)]
-    pub(crate) fn capacity(&self) -> usize {
-        self.ids.capacity()
     }
 
     pub(crate) fn correct_cost(&self, op: OpId, real: Bytes) {
@@ -547,7 +543,7 @@ impl Mailbox {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Dispatched>> {
-        self.dispatched.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.dispatched)
     }
 }
 
@@ -635,7 +631,7 @@ impl Ticket {
     }
 
     fn lock(&self) -> MutexGuard<'_, TicketState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

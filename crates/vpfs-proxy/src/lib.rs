@@ -5,6 +5,8 @@
 //! task for each client connection, which drives a [`vpfs_protocol::session::Session`]. No lock is held across I/O.
 //! What administrators ask is answered by [`admin`], from snapshots.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 mod accept;
 pub mod admin;
 mod check;
@@ -42,3 +44,9 @@ pub use secrets::{Reader, SecretProblem, check_secrets};
 pub use state_dir::StateDir;
 pub use turns::{Cancel, Turn, Turns, Waiting, Work};
 pub use vpfs_node::AppTotals;
+
+/// Locks, also after a panic under the lock: what our locks protect is changed in one step, and the other sessions
+/// continue.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -13,6 +13,7 @@ use vpfs_core::{AppId, PolicyKind, Time};
 use vpfs_node::{AppTotals, PeerService, Snapshot};
 
 use crate::hosts::{ConnectionPermits, Holder, Places, Used};
+use crate::lock;
 use crate::peers::{AppReport, PeerReport, PeerStates, PeersReport};
 use crate::shared::Shared;
 
@@ -102,7 +103,7 @@ impl Observer {
 
     /// Counts the connections at another port from now on, too.
     pub fn count(&self, port: &'static str, places: &Places) {
-        self.ports.lock().unwrap_or_else(PoisonError::into_inner).insert(port, places.clone());
+        lock(&self.ports).insert(port, places.clone());
     }
 
     fn holders(&self) -> Vec<HolderReport> {
@@ -115,7 +116,7 @@ impl Observer {
         };
         let each = self.shared.rules().limits.host_connections;
         let clients = self.shared.hosts.holders(each).into_iter().map(report("clients", each));
-        let ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
+        let ports = lock(&self.ports);
         let others =
             ports.iter().flat_map(|(port, places)| places.holders().into_iter().map(report(*port, places.room().each)));
         clients.chain(others).collect()

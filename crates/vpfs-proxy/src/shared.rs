@@ -18,6 +18,7 @@ use crate::event_log::Kind;
 use crate::gate::{Belonging, Gate, Origin};
 use crate::handover::Handed;
 use crate::hosts::{ConnectionPermits, Host, Hosts};
+use crate::lock;
 use crate::memory::{DaemonLimits, Memory};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,7 +104,7 @@ impl Warned {
     const MAX: usize = 1000;
 
     fn is_news(&self, what: &str) -> bool {
-        let mut warned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut warned = lock(&self.0);
         let is_news = warned.len() < Self::MAX && !warned.iter().any(|known| known == what);
         if is_news {
             warned.push(what.to_owned());
@@ -164,7 +165,7 @@ impl Shared {
     }
 
     pub(crate) fn apps(&self) -> MutexGuard<'_, AppTable> {
-        self.apps.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.apps)
     }
 
     /// Whether operations are no longer waited for: the daemon drains, or has stopped.
@@ -194,11 +195,11 @@ impl Shared {
 
     /// Sets where connections go; with `None`, those that are still given away end with a reset.
     pub(crate) fn set_successor(&self, successor: Option<UnboundedSender<Handed>>) {
-        *self.successor.lock().unwrap_or_else(PoisonError::into_inner) = successor;
+        *lock(&self.successor) = successor;
     }
 
     pub(crate) fn give(&self, handed: Handed) {
-        let successor = self.successor.lock().unwrap_or_else(PoisonError::into_inner);
+        let successor = lock(&self.successor);
         let Some(successor) = successor.as_ref() else { return handed.end() };
         if let Err(rejected) = successor.send(handed) {
             rejected.0.end();
@@ -315,7 +316,7 @@ impl ClientIdentity {
             tracing::warn!(
                 server,
                 client = %self.ip,
-                suppressed = (suppressed > 0).then_some(suppressed),
+                suppressed,
                 "a request waited for longer than limits.max_hold, and its client repeated it; it keeps its place. Clients \
                  give up after a few repetitions: raise the application's cap or weight, or limits.client_timeout"
             );
@@ -429,11 +430,7 @@ mod tests {
     /// are shown, and no sum falls.
     #[tokio::test(start_paused = true)]
     async fn jobs_that_run_have_metrics_of_their_own_and_no_count_falls() {
-        let text = "[[server]]\nname = \"s\"\naddress = \"tcp://127.0.0.1:3334\"\n[[listener]]\nport = 5334\n";
-        let config = Config::parse("test", text).unwrap();
-        let (apps, clock) = (AppTable::new(&config), Clock::start());
-        let gate = Arc::new(Gate::alone(clock.clone(), &config, &apps));
-        let shared = Shared::new(clock, vec![gate], Rules::resolved(&config), apps);
+        let (config, shared) = (config(LISTENER), shared(""));
         let mut others = 0;
         let mut look = |shared: &Shared| {
             let snapshot = shared.gates[0].snapshot();
@@ -474,11 +471,7 @@ mod tests {
     /// Each job has an id, and a cluster runs thousands each day.
     #[tokio::test(start_paused = true)]
     async fn jobs_without_number_take_no_memory_without_bound() {
-        let text = "[[server]]\nname = \"s\"\naddress = \"tcp://127.0.0.1:3334\"\n[[listener]]\nport = 5334\n";
-        let config = Config::parse("test", text).unwrap();
-        let (apps, clock) = (AppTable::new(&config), Clock::start());
-        let gate = Arc::new(Gate::alone(clock.clone(), &config, &apps));
-        let shared = Shared::new(clock, vec![gate], Rules::resolved(&config), apps);
+        let (config, shared) = (config(LISTENER), shared(""));
         let rest = Duration::from_secs(60);
         push(&shared, &config, 0..1);
         let busy = shared.assign(&origin(0), OpKind::Read);
@@ -560,27 +553,19 @@ mod tests {
         assert_eq!(name(&shared, &mut elsewhere), "other");
     }
 
-    #[test]
-    fn the_user_of_the_request_overrides_that_of_its_host() {
-        let shared = shared(BY_USER);
-        let (mut one, mut other) = (client(&shared, "10.0.0.1"), client(&shared, "10.0.0.1"));
-        let (first, second) = (user(1), user(2));
-        for _ in 0..2 {
-            assert_eq!(name_of(&shared, &mut one, Some(&first)), "a");
-            assert_eq!(name_of(&shared, &mut other, Some(&second)), "b");
-        }
-    }
-
     /// Symptom: each change of the user looked up the application again, under the lock of all. Cause: only the latest
     /// one was remembered. Users take turns on a connection of a host's kernel client.
     #[test]
     fn users_who_take_turns_are_looked_up_once() {
         let shared = shared(BY_USER);
-        let mut client = client(&shared, "10.0.0.1");
-        let users = [user(1), user(2)];
-        let mut names = || users.each_ref().map(|user| name_of(&shared, &mut client, Some(user)));
-        assert_eq!([names(), names()], [["a".to_owned(), "b".to_owned()], ["a".to_owned(), "b".to_owned()]]);
-        assert_eq!(client.known[OpKind::Read as usize].apps.len(), 2);
+        let mut clients = [client(&shared, "10.0.0.1"), client(&shared, "10.0.0.1")];
+        let users = [(user(1), "a"), (user(2), "b")];
+        for _ in 0..2 {
+            for client in &mut clients {
+                users.iter().for_each(|(user, app)| assert_eq!(name_of(&shared, client, Some(user)), *app));
+            }
+        }
+        assert_eq!(clients[0].known[OpKind::Read as usize].apps.len(), 2);
     }
 
     /// A storm of lookups has a share of its own, for any user and whatever else that user does.

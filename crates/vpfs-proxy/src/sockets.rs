@@ -215,7 +215,6 @@ impl Listener {
 
     pub(crate) fn lacks_sockets(&self, now: Time, error: &dyn Display) {
         if let Some(suppressed) = self.log.due(Kind::NoSocket, now) {
-            let suppressed = (suppressed > 0).then_some(suppressed);
             tracing::error!(server = %self.server, %error, suppressed, "cannot accept connections");
         }
     }

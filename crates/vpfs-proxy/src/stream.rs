@@ -709,6 +709,15 @@ mod tests {
         [ours, theirs]
     }
 
+    fn filled(pipes: &mut Pipes, from: &std::net::TcpStream, most: usize) -> usize {
+        loop {
+            match pipes.fill(from, most) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                filled => break filled.unwrap(),
+            }
+        }
+    }
+
     /// A full pipe looks like a socket that has received nothing.
     #[test]
     fn what_does_not_fit_into_a_pipe_goes_into_the_next() {
@@ -719,13 +728,7 @@ mod tests {
         // Each page of a pipe has the bytes of one packet.
         for part in bytes.chunks(100) {
             sender.write_all(part).unwrap();
-            let filled = loop {
-                match pipes.fill(&from, part.len()) {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    filled => break filled,
-                }
-            };
-            assert_eq!(filled.unwrap(), part.len());
+            assert_eq!(filled(&mut pipes, &from, part.len()), part.len());
         }
         assert!(pipes.pipes.len() > 1);
         let (mut left, mut received) = (bytes.len(), vec![0; bytes.len()]);
@@ -733,23 +736,9 @@ mod tests {
             left -= pipes.drain(&to, left).unwrap();
         }
         receiver.read_exact(&mut received).unwrap();
-        assert!(received == bytes && pipes.pipes.is_empty());
-    }
-
-    #[test]
-    fn the_end_of_a_stream_is_seen() {
-        let _turn = IN_TURN.blocking_lock();
-        let [sender, from] = blocking_pair();
         drop(sender);
-        let mut pipes = Pipes::default();
-        let filled = loop {
-            match pipes.fill(&from, 100) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                filled => break filled,
-            }
-        };
-        assert_eq!(filled.unwrap(), 0);
-        assert!(pipes.pipes.is_empty());
+        assert_eq!(filled(&mut pipes, &from, 100), 0, "the end");
+        assert!(received == bytes && pipes.pipes.is_empty());
     }
 
     async fn pair() -> (Half, TcpStream) {
@@ -835,22 +824,6 @@ mod tests {
             assert_eq!(half.buf.capacity(), 0);
         }
         assert!(memory.iter().all(|at| *at == memory[0]), "the buffer is allocated once");
-    }
-
-    #[tokio::test]
-    async fn a_buffer_stays_while_bytes_of_it_wait() {
-        let (mut half, mut peer) = pair().await;
-        peer.write_all(&[7; 1000]).await.unwrap();
-        read(&mut half, 1000).await;
-        let waits = half.buf.split_to(999);
-        half.rest();
-        assert_eq!((half.buf.len(), half.buf[0]), (1, 7), "the start of a message stays");
-        half.buf.clear();
-        half.rest();
-        assert!(half.buf.capacity() >= MIN_READ, "otherwise each small message would keep a buffer of its own");
-        drop(waits);
-        half.rest();
-        assert_eq!(half.buf.capacity(), 0);
     }
 
     /// Symptom: a quarter more CPU for each byte than HAProxy. One cause: whenever the receiver was slower than the

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt::{Debug, Write};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
 use tracing::field::{Field as Key, Visit};
@@ -10,6 +10,8 @@ use tracing::{Metadata, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::layer::{Context, Layer};
+
+use crate::lock;
 
 /// Keeps the latest events of this process: at most [`Events::KEPT`], each with at most 20 fields of 500 characters.
 /// Copies keep the same ones.
@@ -67,21 +69,17 @@ impl Events {
     }
 
     pub(crate) fn report(&self, servers: Vec<String>) -> EventsReport {
-        EventsReport { process: std::process::id(), servers, events: self.kept().latest.iter().cloned().collect() }
+        EventsReport { process: std::process::id(), servers, events: lock(&self.0).latest.iter().cloned().collect() }
     }
 
     fn keep(&self, event: Event) {
-        let mut kept = self.kept();
+        let mut kept = lock(&self.0);
         if kept.latest.len() == Self::KEPT {
             kept.latest.pop_front();
         }
         let number = kept.count;
         kept.count += 1;
         kept.latest.push_back(Event { number, ..event });
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

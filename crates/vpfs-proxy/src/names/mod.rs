@@ -8,7 +8,7 @@ mod table;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use std::{fmt, io, thread};
 
@@ -24,6 +24,7 @@ use vpfs_core::ServerId;
 use table::Table;
 
 use crate::clock::Clock;
+use crate::lock;
 use crate::state_dir::StateDir;
 
 /// The address of a server to which connections are opened is not older than this when the next one is opened.
@@ -65,18 +66,14 @@ impl Names {
         Self::new(clock.clone(), Resolver::default(), &StateDir::default(), "")
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The names of this configuration are looked up from now on, at once and now and then.
     pub(crate) fn want(&self, config: &Config, own: &[ServerId]) {
-        self.table().want(self.0.clock.now(), wanted_of(config, own));
+        lock(&self.0.table).want(self.0.clock.now(), wanted_of(config, own));
         self.0.wake.notify_one();
     }
 
     pub(crate) fn known(&self, host: &str) -> Vec<IpAddr> {
-        host.parse().map_or_else(|_| self.table().addresses(host).to_vec(), |ip| vec![ip])
+        host.parse().map_or_else(|_| lock(&self.0.table).addresses(host).to_vec(), |ip| vec![ip])
     }
 
     pub(crate) async fn changed(&self) {
@@ -90,12 +87,12 @@ impl Names {
 
     /// Which names of this configuration have no address, or only an earlier one.
     pub(crate) fn findings(&self, config: &Config, own: &[ServerId]) -> Findings {
-        Findings::of(config, own, &self.table())
+        Findings::of(config, own, &lock(&self.0.table))
     }
 
     /// What the next process should know, for [`keep`].
     pub(crate) fn to_keep(&self) -> Vec<u8> {
-        content(&self.table())
+        content(&lock(&self.0.table))
     }
 
     pub(crate) async fn run(self) {
@@ -119,7 +116,7 @@ impl Names {
     /// Starts what is due, and says when to call again.
     fn start_lookups(&self, lookups: &mut JoinSet<(String, io::Result<Vec<IpAddr>>)>) -> Option<Instant> {
         let now = self.0.clock.now();
-        let mut table = self.table();
+        let mut table = lock(&self.0.table);
         while let Some(name) = table.poll_lookup(now) {
             let lookup = self.0.resolver.look_up(name.clone());
             lookups.spawn(async move { (name, lookup.await) }.boxed());
@@ -134,7 +131,7 @@ impl Names {
     }
 
     fn answered(&self, name: &str, answer: io::Result<Vec<IpAddr>>) {
-        self.table().answered(self.0.clock.now(), name, answer.map_err(|error| error.to_string()));
+        lock(&self.0.table).answered(self.0.clock.now(), name, answer.map_err(|error| error.to_string()));
         self.0.answers.send_modify(|count| *count += 1);
     }
 
@@ -142,7 +139,7 @@ impl Names {
         let mut answers = self.0.answers.subscribe();
         loop {
             answers.borrow_and_update();
-            let answer = answer(&self.table());
+            let answer = answer(&lock(&self.0.table));
             if let Some(answer) = answer {
                 return answer;
             }
@@ -160,7 +157,7 @@ impl Names {
         let current = self.wait(|table| table.is_current(host).then_some(()));
         // Without a current answer, an earlier one is better than none.
         let _ = tokio::time::timeout_at(until, current).await;
-        match self.table().answer(host) {
+        match lock(&self.0.table).answer(host) {
             Some(Ok(addresses)) => Ok(addresses.to_vec()),
             Some(Err(reason)) => Err(unresolved(host, reason)),
             None => Err(unresolved(host, NO_ANSWER)),
@@ -180,7 +177,7 @@ impl Names {
         if let Ok(ip) = host.parse() {
             return Ok(vec![ip]);
         }
-        self.table().hurry(self.0.clock.now(), host, IN_USE);
+        lock(&self.0.table).hurry(self.0.clock.now(), host, IN_USE);
         self.0.wake.notify_one();
         let answer = |table: &Table| {
             Some(match table.answer(host)? {
@@ -213,7 +210,7 @@ pub fn check_names<'a>(
             () = names.clone().run() => {}
             () = names.settled() => {}
         }
-        let missing = missing(config, servers, &names.table());
+        let missing = missing(config, servers, &lock(&names.0.table));
         let mut missing: Vec<String> = missing.into_iter().map(|line| line.text).collect();
         missing.extend(check(config).await);
         (wanted_of(config, servers).len(), missing)
@@ -498,13 +495,9 @@ impl Accounts {
         Self(Arc::new(AccountsInner { look_up, state, wake, changed }))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Those of this configuration are looked up from now on, at once and now and then.
     pub(crate) fn want(&self, config: &Config) {
-        let mut state = self.state();
+        let mut state = lock(&self.0.state);
         state.wanted = config.accounts();
         let State { wanted, known, missing } = &mut *state;
         known.retain(|account, _| wanted.contains(account));
@@ -513,7 +506,7 @@ impl Accounts {
     }
 
     pub(crate) fn known(&self, account: &Account) -> Option<u32> {
-        self.state().known.get(account).copied()
+        lock(&self.0.state).known.get(account).copied()
     }
 
     pub(crate) async fn changed(&self) {
@@ -523,7 +516,7 @@ impl Accounts {
     /// Looks accounts up for ever. One look-up that hangs holds up the others, and nothing else.
     pub(crate) async fn run(self) {
         loop {
-            let wanted = self.state().wanted.clone();
+            let wanted = lock(&self.0.state).wanted.clone();
             let pause = async {
                 if wanted.is_empty() {
                     return std::future::pending().await;
@@ -543,7 +536,7 @@ impl Accounts {
 
     fn take(&self, answers: Vec<(io::Result<Option<u32>>, Account)>) -> bool {
         let (mut has_changed, mut missing) = (false, BTreeSet::new());
-        let mut state = self.state();
+        let mut state = lock(&self.0.state);
         for (answer, account) in answers {
             match answer {
                 // A reload may have come in between.

@@ -31,6 +31,7 @@ use crate::event_log::{Kind, LogLimit};
 use crate::gate::{Gate, Outbox, Outgoing};
 use crate::handover::Inheritance;
 use crate::hosts::{Place, Places, Room};
+use crate::lock;
 use crate::names::Names;
 use crate::sockets::{Bound, listen, listen_later};
 use security::{Accepted, Introduced, Security};
@@ -205,7 +206,17 @@ impl Prepared {
         for address in missing {
             tasks.spawn(accept_later(Arc::clone(&cluster), address, Arc::clone(&sockets), inputs.clone()).boxed());
         }
-        let switch = Switch::new(mesh, Arc::clone(&cluster), outbox, gates, inputs);
+        let switch = Switch {
+            mesh,
+            cluster: Arc::clone(&cluster),
+            outbox,
+            gates,
+            inputs,
+            connections: BTreeMap::new(),
+            opened: 0,
+            dials: JoinSet::new(),
+            log: LogLimit::default(),
+        };
         tasks.spawn(switch.run(outgoing, taken, asked).boxed());
         Peers { askers: Some(askers), cluster, configured, sockets, states: PeerStates(asking), _tasks: tasks }
     }
@@ -225,7 +236,7 @@ impl Peers {
 
     pub(crate) fn sockets(&self) -> io::Result<Vec<(SocketAddr, OwnedFd)>> {
         let socket = |socket: &Arc<TcpListener>| Ok((socket.local_addr()?, socket.as_fd().try_clone_to_owned()?));
-        self.sockets.lock().unwrap_or_else(PoisonError::into_inner).iter().map(socket).collect()
+        lock(&self.sockets).iter().map(socket).collect()
     }
 
     /// Unauthenticated connections that are not from the address of a peer.
@@ -286,7 +297,7 @@ async fn accept_later(
     inputs: mpsc::Sender<Input>,
 ) {
     let socket = Arc::new(listen_later(&cluster.hosts, (&host, port)).await);
-    sockets.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&socket));
+    lock(&sockets).push(Arc::clone(&socket));
     accept_peers(cluster, socket, inputs).await;
 }
 
@@ -312,17 +323,6 @@ struct Switch {
 }
 
 impl Switch {
-    fn new(
-        mesh: Mesh,
-        cluster: Arc<Cluster>,
-        outbox: Outbox,
-        gates: Vec<Arc<Gate>>,
-        inputs: mpsc::Sender<Input>,
-    ) -> Self {
-        let (connections, dials, log) = (BTreeMap::new(), JoinSet::new(), LogLimit::default());
-        Self { mesh, cluster, outbox, gates, inputs, connections, opened: 0, dials, log }
-    }
-
     async fn run(
         mut self,
         mut outgoing: mpsc::Receiver<Outgoing>,
@@ -468,7 +468,6 @@ impl Switch {
 
     fn refused(&self, kind: Kind, peer: &str, reason: &dyn std::fmt::Display) {
         if let Some(suppressed) = self.log.due(kind, self.cluster.clock.now()) {
-            let suppressed = (suppressed > 0).then_some(suppressed);
             tracing::warn!(peer, %reason, suppressed, "a peer was refused");
         }
     }
@@ -668,7 +667,6 @@ async fn introduce(
 
 fn refused(cluster: &Cluster, log: &LogLimit, kind: Kind, reason: &str) {
     if let Some(suppressed) = log.due(kind, cluster.clock.now()) {
-        let suppressed = (suppressed > 0).then_some(suppressed);
         tracing::warn!(reason, suppressed, "a connection to the port of peers was refused");
     }
 }
