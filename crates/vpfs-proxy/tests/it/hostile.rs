@@ -294,6 +294,11 @@ async fn at_the_limit_of_connections_clients_wait() {
     assert_eq!(log.with("limits.connections").len(), 1);
 }
 
+async fn works(client: &mut Peer) {
+    client.send(raw::noop(1)).await;
+    assert_eq!(client.tag().await, Tag(1));
+}
+
 /// Symptom: 5,000 idle connections of one host left no place for a client of another. Cause: only the number of all
 /// connections was limited.
 #[tokio::test]
@@ -301,10 +306,6 @@ async fn one_host_does_not_use_up_all_connections() {
     let log = Log::of(Level::WARN);
     let mut site = Site::start(1, "[limits]\nconnections = 5\nconnections_per_host = 3\n").await;
     let address = site.network.address(0, 0);
-    let works = async |client: &mut Peer| {
-        client.send(raw::noop(1)).await;
-        assert_eq!(client.tag().await, Tag(1));
-    };
     let mut idle = Vec::new();
     for _ in 0..3 {
         idle.push(Peer::connect_from([127, 0, 1, 1], address).await);
@@ -332,10 +333,6 @@ async fn one_host_does_not_use_up_all_connections() {
 async fn a_new_client_gets_in_whatever_idle_hosts_hold() {
     let site = Site::start(1, "[limits]\nconnections = 9\nconnections_per_host = 2\n").await;
     let address = site.network.address(0, 0);
-    let works = async |client: &mut Peer| {
-        client.send(raw::noop(1)).await;
-        assert_eq!(client.tag().await, Tag(1));
-    };
     let mut active = Peer::connect_from([127, 0, 2, 9], address).await;
     works(&mut active).await;
     let mut idle = Vec::new();

@@ -319,10 +319,6 @@ const FILE: &str = "s0.learned.json";
 /// A rate of bulk, in cost per second.
 const RATE: &str = "\"best\":23483089";
 
-fn in_directory_learned(path: &Path) -> Environment {
-    Environment { state: StateDir::at(path), ..Environment::default() }
-}
-
 /// A file with that rate, as a daemon keeps it for this server.
 fn file_of(fake: &FakeServer, format: u32) -> String {
     format!(
@@ -355,13 +351,13 @@ async fn a_restart_keeps_it_and_nothing_in_a_file_prevents_a_start() {
     ] {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join(FILE), content).unwrap();
-        let daemon = network.daemon_in(&in_directory_learned(directory.path()), settings).await;
+        let daemon = network.daemon_in(&in_directory(directory.path()), settings).await;
         assert_eq!(daemon.drain().await, 0);
         // What is of no use to this process is left to others.
         assert!(!kept || has_rate(directory.path()), "{content} with {settings}");
     }
     let directory = tempfile::tempdir().unwrap();
-    network.daemon_in(&in_directory_learned(directory.path()), other_policy).await.drain().await;
+    network.daemon_in(&in_directory(directory.path()), other_policy).await.drain().await;
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "a policy that learns nothing leaves no file");
 }
 
@@ -372,7 +368,7 @@ async fn it_is_written_again_only_if_it_changes() {
     let network = Network::before(fake.address());
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join(FILE), file_of(&fake, 3)).unwrap();
-    let daemon = network.daemon_in(&in_directory_learned(directory.path()), "").await;
+    let daemon = network.daemon_in(&in_directory(directory.path()), "").await;
     fs::remove_file(directory.path().join(FILE)).unwrap();
     tokio::time::sleep(Duration::from_secs(300)).await;
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "nothing has changed");
@@ -387,9 +383,9 @@ async fn a_successor_is_told_and_needs_no_file() {
     fs::write(before.path().join(FILE), file_of(&fake, 3)).unwrap();
     // Older than what the predecessor tells.
     fs::write(after.path().join(FILE), file_of(&fake, 3).replace("23483089", "7")).unwrap();
-    let daemon = network.daemon_in(&in_directory_learned(before.path()), "").await;
+    let daemon = network.daemon_in(&in_directory(before.path()), "").await;
     fs::remove_file(before.path().join(FILE)).unwrap();
-    let (environment, config) = (in_directory_learned(after.path()), network.config(""));
+    let (environment, config) = (in_directory(after.path()), network.config(""));
     let start = async |from| Daemon::succeed(&environment, config, &[ServerId(0)], from).await;
     let (successor, offer) = start_successor(&daemon, start).await;
     assert_eq!(daemon.hand_over(offer).await, (0, 0));

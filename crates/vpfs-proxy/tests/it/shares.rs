@@ -313,14 +313,7 @@ async fn the_size_of_a_file_that_was_read_before_is_known() {
     }
 }
 
-const CHURN_PIECE: usize = 64 << 10;
-
-const CHURN_MUCH: usize = 1 << 20;
-
-/// Concurrent requests of each application, more than there are slots.
-const CHURN_CONCURRENCY: u64 = 16;
-
-const CHURN_SCHEDULER: &str = "[scheduler]\npolicy = \"sfq-d\"\ndepth = 4\n";
+const WHOLE: usize = 1 << 20;
 
 const HONEST: [u8; 4] = [127, 0, 0, 2];
 
@@ -333,12 +326,12 @@ fn reset(client: Peer) {
 
 /// Reads continuously, a piece at a time.
 fn read_on(tasks: &mut JoinSet<()>, client: &Client, file: &File, done: &Arc<watch::Sender<u64>>) {
-    for reader in 0..CHURN_CONCURRENCY {
+    for reader in 0..CONCURRENCY as u64 {
         let (client, file, done) = (client.clone(), file.clone(), Arc::clone(done));
         tasks.spawn(async move {
             loop {
-                let read = client.read_at(&file, reader * CHURN_PIECE as u64, CHURN_PIECE).await.unwrap();
-                assert_eq!(read.len(), CHURN_PIECE);
+                let read = client.read_at(&file, reader * PIECE as u64, PIECE).await.unwrap();
+                assert_eq!(read.len(), PIECE);
                 done.send_modify(|count| *count += 1);
             }
         });
@@ -357,11 +350,11 @@ async fn datafile(site: &Site, file: &File) -> Handle {
 /// Hangs up at the acknowledgement of each read.
 fn cut_reads_off(tasks: &mut JoinSet<()>, site: &Site, datafile: Handle) {
     let (address, fs) = (site.network.address(0, 0), site.cluster.fs_config().fs_id);
-    for _ in 0..CHURN_CONCURRENCY {
+    for _ in 0..CONCURRENCY {
         tasks.spawn(async move {
             loop {
                 let mut client = Peer::connect_from(ATTACKER, address).await;
-                client.send(raw::read_of(1, fs, datafile, CHURN_MUCH)).await;
+                client.send(raw::read_of(1, fs, datafile, WHOLE)).await;
                 assert_eq!(client.tag().await, Tag(1));
                 reset(client);
             }
@@ -371,10 +364,10 @@ fn cut_reads_off(tasks: &mut JoinSet<()>, site: &Site, datafile: Handle) {
 
 /// The bytes per second that an honest reader gets, alone or beside one that cuts its reads off.
 async fn honest_rate(is_alone: bool) -> f64 {
-    let site = Site::of(slow(), &[None], CHURN_SCHEDULER).await;
+    let site = Site::of(slow(), &[None], SCHEDULER).await;
     let client = site.client_at(HONEST).await;
     let file = client.create("/f", &CreateOptions::basic()).await.unwrap();
-    client.write_at(&file, 0, pattern(1, CHURN_MUCH)).await.unwrap();
+    client.write_at(&file, 0, pattern(1, WHOLE)).await.unwrap();
     let (done, datafile) = (Arc::new(watch::Sender::new(0)), datafile(&site, &file).await);
     let mut tasks = JoinSet::new();
     read_on(&mut tasks, &client, &file, &done);
@@ -382,10 +375,10 @@ async fn honest_rate(is_alone: bool) -> f64 {
         cut_reads_off(&mut tasks, &site, datafile);
     }
     let mut done = done.subscribe();
-    done.wait_for(|count| *count >= 2 * CHURN_CONCURRENCY).await.unwrap();
+    done.wait_for(|count| *count >= 2 * CONCURRENCY as u64).await.unwrap();
     let (begin, before) = (Instant::now(), *done.borrow_and_update());
     done.wait_for(|count| *count >= before + 300).await.unwrap();
-    let bytes = (*done.borrow() - before) * CHURN_PIECE as u64;
+    let bytes = (*done.borrow() - before) * PIECE as u64;
     bytes as f64 / begin.elapsed().as_secs_f64()
 }
 
@@ -433,7 +426,7 @@ async fn slots_of_a_client_that_is_gone_are_kept_for_a_while() {
 
 #[tokio::test(start_paused = true)]
 async fn a_daemon_that_drains_does_not_wait_for_clients_that_are_gone() {
-    let Front { server: fake, network, daemon } = Front::start(CHURN_SCHEDULER).await;
+    let Front { server: fake, network, daemon } = Front::start(SCHEDULER).await;
     let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
     client.send(raw::metadata(1)).await;
     assert_eq!(server.tag().await, Tag(1));
