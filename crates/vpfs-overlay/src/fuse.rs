@@ -124,7 +124,6 @@ impl Fuse {
         self.0.workers.serve(data, move |data| work(&overlay, data));
     }
 
-    /// Serves a request about a file's metadata in the caller's turn.
     fn metadata(
         &self,
         request: &Request,
@@ -808,7 +807,6 @@ impl Mounted {
     }
 }
 
-/// Makes sure that the directory of a class is for this source and is not being repaired.
 fn take(source: &Path, class: &Class) -> std::result::Result<(), MountError> {
     let path = &class.path;
     claim(source, class).map_err(failed("use the class directory", path))?;
@@ -839,7 +837,6 @@ fn see_proc() -> rustix::io::Result<()> {
     if (root.st_dev, root.st_ino) == (again.st_dev, again.st_ino) { Ok(()) } else { Err(Errno::NOENT) }
 }
 
-/// Takes away what killed daemons left.
 fn heal(mountpoint: &Path) -> std::result::Result<(), MountError> {
     // Attributes of its root may still be believed.
     while statfs(mountpoint).err() == Some(Errno::NOTCONN) {

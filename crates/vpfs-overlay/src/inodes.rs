@@ -32,9 +32,7 @@ pub(crate) struct Inode {
 /// How a file is open: all who have it open share the kernel's way, or ours.
 #[derive(Debug, Default)]
 pub(crate) struct Opens {
-    /// What the kernel reads and writes by itself.
     pub(crate) backing: Weak<BackingId>,
-    /// Whose requests come to us.
     pub(crate) ours: usize,
 }
 
@@ -48,7 +46,6 @@ impl Inode {
     }
 }
 
-/// All of them, by number, and by what identifies them in the source.
 #[derive(Debug)]
 pub(crate) struct Inodes {
     device: u64,
@@ -164,7 +161,6 @@ impl Inodes {
         }
     }
 
-    /// Where files were found that are not open, as many as are to be forgotten.
     pub(crate) fn spare(&self) -> Vec<(u64, OsString)> {
         let table = lock(&self.table);
         let count = table.by_number.len().saturating_sub(self.most / 4 * 3);

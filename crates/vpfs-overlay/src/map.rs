@@ -195,14 +195,12 @@ impl RegionMap {
 }
 
 impl RegionFile {
-    /// How many of the first bytes of the region lie here.
     fn count(&self, bytes: u64) -> u64 {
         let within = (bytes % self.round).saturating_sub(self.before).min(self.stripe);
         bytes / self.round * self.stripe + within
     }
 }
 
-/// Its bytes, and the stripe of each class that is named.
 type RegionLine = (Range<u64>, Vec<(usize, u64)>);
 
 /// `region BEGIN END CLASS=STRIPE ...`

@@ -58,7 +58,6 @@ pub(crate) struct Overlay {
     pub(crate) handles: Table<Handle>,
     pub(crate) listings: Table<Mutex<Listing>>,
     pub(crate) shares: Option<Shares>,
-    /// Whether the kernel may read and write by itself.
     pub(crate) may_pass: AtomicBool,
 }
 
@@ -76,7 +75,6 @@ impl Overlay {
         self.inodes.get(number).ok_or(Errno::STALE)
     }
 
-    /// Finds a name and counts it.
     pub(crate) fn look_up(&self, caller: Caller, parent: &Inode, name: &OsStr) -> Result<FileAttr> {
         if is_reserved(name.as_bytes()) {
             return Err(Errno::NOENT);
@@ -358,7 +356,6 @@ impl Overlay {
         Ok(stored.map(|stored| (fd, stored)))
     }
 
-    /// Lets the kernel read and write by itself, if it can and may.
     pub(crate) fn backing(
         &self,
         handle: &mut Handle,
@@ -474,7 +471,6 @@ fn flags_of(flags: i32) -> OFlags {
     (OFlags::from_bits_retain(flags.cast_unsigned()) - not_ours) | OFlags::CLOEXEC
 }
 
-/// What the source says, and for a file of regions what its region files say.
 pub(crate) fn attr_of(inode: &Inode) -> Result<FileAttr> {
     let stat = fstat(&inode.fd)?;
     let (mut modified, mut changed) =
@@ -631,11 +627,8 @@ pub(crate) struct Handle {
     /// The program that opened it, and its rights: what the kernel writes by itself is written with these.
     pub(crate) opened_by: Caller,
     pub(crate) rights: Option<Credentials>,
-    /// Kept while the file is open, as the kernel needs it.
     pub(crate) backing: Option<Arc<BackingId>>,
-    /// The path that programs know, if requests are recorded.
     pub(crate) label: Option<Arc<str>>,
-    /// Whose turns its requests take, if there are any.
     pub(crate) opener: Option<Arc<Asker>>,
 }
 

@@ -85,7 +85,6 @@ pub fn check(source: &Path, classes: &[Class], fix: bool) -> io::Result<Report> 
     Ok(check.report)
 }
 
-/// Region files by the id of their map: class and name.
 type Regions = BTreeMap<String, Vec<(usize, String)>>;
 
 struct Named {
@@ -188,7 +187,6 @@ impl Check<'_> {
         self.stored(path, &stored, &metadata)
     }
 
-    /// Takes the region files that belong to the map away from those that are left.
     fn stored(&mut self, path: &Path, stored: &Stored, metadata: &fs::Metadata) -> io::Result<()> {
         let class = |number: usize| self.classes.iter().position(|class| class.name == stored.map().classes()[number]);
         let expected: Vec<_> = stored.map().files().iter().map(|file| (class(file.class), file.name.clone())).collect();

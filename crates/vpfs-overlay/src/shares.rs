@@ -134,7 +134,6 @@ impl Held {
     }
 }
 
-/// A copy of a request's data, counted until it is dropped.
 struct Data {
     bytes: Vec<u8>,
     held: Arc<Held>,
@@ -284,7 +283,6 @@ fn has_fatal_signal(status: &str) -> bool {
 /// How long a program is believed to be what it was: it may execute another one, or be moved to another group.
 const BELIEVED: Duration = Duration::from_secs(1);
 
-/// Beyond, no variable is looked for.
 const ENVIRONMENT_MAX: u64 = 1 << 20;
 
 const PROGRAMS_MAX: usize = 4096;
@@ -295,7 +293,6 @@ pub(crate) struct Program {
     pub(crate) gids: Vec<u32>,
     pub(crate) cgroup: String,
     pub(crate) executable: String,
-    /// As `vpfs run` wrote it into its environment.
     pub(crate) weight: Option<RunWeight>,
 }
 

@@ -134,7 +134,6 @@ impl Stored {
         Ok(usage)
     }
 
-    /// Region files that exist get the owner, as far as the file system has owners.
     pub(crate) fn give(&self, owner: Uid, group: Gid) -> Result<()> {
         self.each(|directory, name| chownat(directory, name, Some(owner), Some(group), AtFlags::SYMLINK_NOFOLLOW))
     }
@@ -179,7 +178,6 @@ pub(crate) fn new_map(rule: &Rule) -> Result<RegionMap> {
     RegionMap::new(new_id()?, rule.classes.clone(), rule.table.clone()).map_err(|_| Errno::INVAL)
 }
 
-/// 32 hexadecimal digits that nobody else has.
 pub(crate) fn new_id() -> Result<String> {
     let mut bytes = [0_u8; 16];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
@@ -262,7 +260,6 @@ impl Opened {
         Ok(Self { stored, fd, files, has_new_names: true.into() })
     }
 
-    /// Whether nobody else has it open, and nobody will.
     pub(crate) fn lock_alone(&self) -> Result<bool> {
         flocked(&self.fd, true)
     }
@@ -427,7 +424,6 @@ impl Opened {
         next.filter(|next| !is_data || *next < size).ok_or(Errno::NXIO)
     }
 
-    /// Closes all region files that are open for one of those who use them.
     pub(crate) fn flush(&self) -> Result<()> {
         self.files.iter().filter_map(OnceLock::get).try_for_each(|file| close(dup(file)?))
     }

@@ -42,12 +42,10 @@ pub(crate) fn sync_directory(directory: &OwnedFd) -> Result<()> {
     }
 }
 
-/// Unlike a drop, tells the error.
 pub(crate) fn close(file: OwnedFd) -> Result<()> {
     nix::unistd::close(file).map_err(|error| Errno::from_raw_os_error(error as i32))
 }
 
-/// Reads until the buffer is full or the file ends.
 pub(crate) fn read_all(file: &File, mut buffer: &mut [u8], mut at: u64) -> Result<usize> {
     let whole = buffer.len();
     while !buffer.is_empty() {
@@ -141,7 +139,6 @@ impl From<&fuser::Request> for Caller {
     }
 }
 
-/// Somebody's rights, as they were when they were looked up.
 #[derive(Clone, Debug)]
 pub(crate) struct Credentials {
     uid: Uid,

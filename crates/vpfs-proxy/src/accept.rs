@@ -62,7 +62,6 @@ impl Acceptor {
         }
     }
 
-    /// A permit for a connection of a host, which takes the place of another one if all are taken.
     async fn permit(&self, peer: SocketAddr, counted: &HostConnection) -> ConnectionPermit {
         if let Some(permit) = self.permits.try_take() {
             return permit;
@@ -85,7 +84,6 @@ impl Acceptor {
         }
     }
 
-    /// Serves a connection of a predecessor; whether there was room.
     pub(crate) fn take_over(self: &Arc<Self>, handed: Handed) -> bool {
         let (Ok(peer), Some(permit)) = (handed.client.peer_addr(), self.permits.try_take()) else {
             handed.end();
@@ -227,7 +225,6 @@ impl Sites {
     }
 }
 
-/// One listening address in front of one server, before it has a socket.
 pub(crate) struct Entrance {
     server: String,
     address: String,

@@ -27,7 +27,6 @@ struct Place {
 
 #[derive(Clone, PartialEq, Eq)]
 enum Owner {
-    /// A listener in front of a server, by their names.
     Listener(usize, String),
     Peers,
     Metrics,
@@ -114,7 +113,6 @@ fn serving(config: &Config) -> Vec<Place> {
 }
 
 impl Place {
-    /// Whether both addresses cannot be listened at by one process.
     fn meets(&self, other: &Self) -> bool {
         let ip = |host: &str| host.parse::<IpAddr>().ok();
         let is_any = |one: &str, other: &str| {

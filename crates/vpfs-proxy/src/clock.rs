@@ -88,10 +88,8 @@ impl Clock {
     }
 }
 
-/// How time passes from a given moment on.
 #[derive(Clone, Copy, Debug)]
 struct Course {
-    /// That moment, by tokio's clock.
     since: Duration,
     /// The time at that moment, since 1970.
     time: Duration,
@@ -137,7 +135,6 @@ impl Course {
         self.since + passes
     }
 
-    /// The course from `elapsed` on, after the wall clock was set by `step_ns`.
     fn stepped(&self, elapsed: Duration, step_ns: i64) -> Self {
         let made_up = i64::try_from(self.made_up(elapsed).as_nanos()).unwrap_or(i64::MAX);
         let left_ns = self.gap_ns - made_up * self.gap_ns.signum();

@@ -41,7 +41,6 @@ const LONGEST_SEGMENT: usize = 64 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Closed,
-    /// The daemon is draining and nothing was in progress.
     Drained,
     HandedOver,
     /// Nothing was in progress, and another host got its place.
@@ -245,7 +244,6 @@ impl Connection {
         }
     }
 
-    /// Goes on with the bytes that were left because those before them took much computation.
     fn catch_up(&mut self) {
         let now = self.shared.clock.now();
         self.session.handle_client(now, &mut self.client.buf);
@@ -253,7 +251,6 @@ impl Connection {
         self.report_ends();
     }
 
-    /// Reports the ends of streams, once everything before them was used.
     fn report_ends(&mut self) {
         if self.client.eof && !self.session.is_behind() {
             self.session.handle_client_eof(self.client.buf.len());
@@ -382,7 +379,6 @@ impl Connection {
         }
     }
 
-    /// Reads available bytes from both sockets, as far as the session wants them and memory allows.
     fn read(&mut self, now: Time) -> Result<(), Failure> {
         let room = self.client_room();
         if room > 0
@@ -414,7 +410,6 @@ impl Connection {
         }
     }
 
-    /// Takes bytes that arrived from one side, and returns their number; `None` if there are none.
     fn receive(&mut self, now: Time, side: Side, room: usize) -> io::Result<Option<usize>> {
         let Some((count, most)) = self.receive_part(now, side, room)? else { return Ok(None) };
         // What is behind the start of a long message is there as well.
@@ -586,7 +581,6 @@ impl Connection {
         Ok(())
     }
 
-    /// Gives a client time to receive its last replies before the reset.
     async fn end_quietly(&mut self) {
         tokio::select! {
             () = tokio::time::sleep(self.listener.interposer.quiet_at_end()) => {}
@@ -610,7 +604,6 @@ impl Connection {
         }
     }
 
-    /// Closes the client's side, and returns everything to the gate but what the server still does.
     fn abandon(self) -> Option<Abandoned> {
         let Self { shared, server, session, requests, memory, .. } = self;
         let mut abandoned = Abandoned::new(server, session, requests, memory, shared);
@@ -789,7 +782,6 @@ mod tests {
     use crate::shared::Rules;
     use crate::stream;
 
-    /// One slot in front of a server that only receives requests.
     struct Place {
         server: TcpListener,
         clients: TcpListener,

@@ -313,7 +313,6 @@ impl Daemon {
         })
     }
 
-    /// Ends all connections as `stage` says, and those for which that takes too long at once. Returns their number.
     async fn leave(mut self, stage: Stage) -> usize {
         self.shared.enter(stage);
         // A successor speaks for these servers from now on.
@@ -505,7 +504,6 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How long the id of a pushed application that is gone stays unused: longer than any connection looks at older rules.
 const REST: Duration = Duration::from_secs(60);
 
-/// Pairs of owners of which the log says at most that they have the same clients.
 const TOLD: usize = 1000;
 
 /// Keeps the daemon's rules in step with the configuration, with what its names stand for, and with pushed
@@ -529,7 +527,6 @@ pub(crate) struct Current {
 }
 
 impl Current {
-    /// Says once of each two owners that clients belong to applications of both.
     fn tell_overlaps(&mut self, name: &SetName) {
         for overlap in self.sets.overlaps(name, &self.config.owners) {
             if self.told.len() < TOLD && self.told.insert(overlap.owners().map(str::to_owned)) {
@@ -635,7 +632,6 @@ impl Follower {
         }
     }
 
-    /// Runs for ever; `kept` is what the file of an earlier process has.
     pub(crate) async fn run(self: Arc<Self>, state: StateDir, mut kept: Vec<u8>) {
         let mut reporter = Reporter::default();
         let mut writing: Option<TaskHandle<()>> = None;

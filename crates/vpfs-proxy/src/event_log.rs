@@ -19,7 +19,6 @@ pub(crate) struct EventLog {
 
 #[derive(Default)]
 struct Known {
-    /// By id.
     apps: Vec<App>,
     due: Option<Time>,
 }
@@ -52,12 +51,10 @@ impl Kinds {
         }
     }
 
-    /// When the other one has lasted, unless it changes before.
     fn due(&self) -> Option<Time> {
         self.other.map(|(_, since)| since + Self::LASTING)
     }
 
-    /// A kind that has lasted now, and how long the one before did.
     fn settle(&mut self, now: Time) -> Option<(bool, Option<Duration>)> {
         let (bulk, since) = self.other.filter(|(_, since)| now.since(*since) >= Self::LASTING)?;
         let before = self.lasting.replace((bulk, since)).map(|(_, began)| since.since(began));
@@ -66,7 +63,6 @@ impl Kinds {
     }
 }
 
-/// Whether an event is logged at the default level.
 pub(crate) fn is_important(event: &Event) -> bool {
     matches!(
         event,
@@ -190,18 +186,14 @@ const PERIOD: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// Bytes that do not follow the protocol.
     Malformed,
-    /// A message that is not allowed at this point.
     Violation,
     Truncated,
     Configuration,
     TimedOut,
     OutOfMemory,
     ConnectionsUsedUp,
-    /// Connections cannot be accepted, or no socket opened for them.
     NoSocket,
-    /// A client repeated a request that waited for its turn.
     HeldForTooLong,
     TooManyConnections,
     Released,

@@ -46,7 +46,6 @@ struct State {
     node: Node<Waiter>,
     /// What clients leave to the server to store later; `None` if that is not limited.
     unstored: Option<Unstored>,
-    /// The server's own host limits it.
     is_limited_there: bool,
     timer: Option<Time>,
 }
@@ -58,7 +57,6 @@ enum Waiter {
     Program(Arc<Ticket>),
 }
 
-/// The outputs of one input, processed after the lock is released.
 #[derive(Default)]
 struct Outputs {
     messages: Vec<(ServerId, PeerMessage)>,
@@ -128,7 +126,6 @@ impl Gate {
         gate
     }
 
-    /// Messages wait for a processor for so long on the mean.
     pub(crate) fn set_processor_wait(&self, wait: Duration) {
         self.lock().node.set_processor_wait(wait);
     }
@@ -293,7 +290,6 @@ impl Gate {
         self.lock().node.is_idle()
     }
 
-    /// Whether a panic passed through the node, so that its state may be inconsistent.
     pub(crate) fn is_broken(&self) -> bool {
         self.state.is_poisoned()
     }
@@ -366,7 +362,6 @@ impl State {
     }
 }
 
-/// The limit on what clients leave to this server to store later; `None` if there is none.
 fn unstored(config: &Config, server: ServerId) -> Option<Unstored> {
     let is_nfs = config.servers[server.index()].address.protocol() == Some(Protocol::Nfs);
     if !is_nfs || config.scheduler.observed.is_some() {
@@ -425,7 +420,6 @@ impl Requests {
         self.ids.iter().all(Option::is_none)
     }
 
-    /// Gives back the memory of the table, which must have no request in it.
     pub(crate) fn rest(&mut self) {
         debug_assert!(self.is_empty(), "only a session without requests rests");
         self.ids.clear();
@@ -509,18 +503,15 @@ impl Mailbox {
         self.notify.notify_one();
     }
 
-    /// Asks the connection to leave, if nothing is in progress.
     pub(crate) fn claim(&self) {
         self.is_claimed.store(true, Ordering::Relaxed);
         self.wake();
     }
 
-    /// Whether it has been asked to, and has not answered.
     pub(crate) fn is_claimed(&self) -> bool {
         self.is_claimed.load(Ordering::Relaxed)
     }
 
-    /// The same; it answers now.
     pub(crate) fn take_claim(&self) -> bool {
         self.is_claimed() && self.is_claimed.swap(false, Ordering::Relaxed)
     }
@@ -608,7 +599,6 @@ impl Ticket {
         true
     }
 
-    /// The application of a request that waits, as far as that was said.
     pub(crate) fn app(&self) -> Option<AppId> {
         let identified = match &*self.lock() {
             TicketState::Told(_, identified) => Arc::clone(identified),
@@ -618,7 +608,6 @@ impl Ticket {
         Some(identified())
     }
 
-    /// Calls `then` when its turn comes, now if it has come meanwhile.
     pub(crate) fn then(&self, identified: Identified, then: Then) {
         let mut state = self.lock();
         match *state {
@@ -641,7 +630,6 @@ const UNREAD_MAX: usize = 1024;
 
 pub(crate) type Incoming = (ServerId, PeerMessage);
 
-/// A message to a gate of another process, with its sender and receiver.
 pub(crate) type Outgoing = (ServerId, ServerId, PeerMessage);
 
 #[derive(Clone, Default)]
@@ -651,7 +639,6 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// Senders to the gates of all these servers, and a receiver for each gate.
     pub(crate) fn between(servers: &[ServerId]) -> (Self, Vec<mpsc::Receiver<Incoming>>) {
         let boxes = servers.iter().map(|&server| (server, mpsc::channel(UNREAD_MAX)));
         let (local, incoming) = boxes.map(|(server, (sender, incoming))| ((server, sender), incoming)).unzip();
@@ -691,7 +678,6 @@ pub(crate) struct Origin {
     pub(crate) user: Option<Arc<User>>,
 }
 
-/// Where a request belongs by the rules in force.
 #[derive(Clone)]
 pub(crate) struct Belonging {
     pub(crate) app: AppId,
@@ -707,7 +693,6 @@ pub(crate) struct Belonging {
 // is read counts.
 
 const EVERY: Duration = Duration::from_millis(50);
-/// Messages of which the mean is taken.
 const MESSAGES: u32 = 20;
 
 /// Tells the gates each second, for ever. What it needs is opened at once, not when it is first polled.

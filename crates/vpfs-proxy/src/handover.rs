@@ -58,7 +58,6 @@ const LONGEST_TEXT: usize = 256 << 10;
 /// The most bytes of one connection: more than all requests of a session may hold.
 const MOST_BYTES: usize = 256 << 20;
 
-/// The most sockets of one frame: a client and its server.
 const MOST_SOCKETS: usize = 2;
 
 /// No server is called so; versions that know no sets ignore them.
@@ -79,7 +78,6 @@ fn of_sets(sets: &str) -> impl Iterator<Item = Frame> {
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Frame {
-    /// The first one.
     Format(u32),
     Listener(SocketAddr),
     /// What was learned in front of the server of this name, or, for the name [`SETS`], a part of the sets of
@@ -101,7 +99,6 @@ enum Frame {
 }
 
 impl Frame {
-    /// How many bytes of client and server follow.
     fn follow(&self) -> [usize; 2] {
         match self {
             Self::Connection { from_client, from_server, .. } => [*from_client, *from_server],
@@ -275,7 +272,6 @@ impl Inheritance {
         Some(content.as_bytes())
     }
 
-    /// The sets of applications that the predecessor held; `None` if it says nothing about them.
     pub(crate) fn sets(&self) -> Option<Vec<u8>> {
         let parts = self.learned.iter().filter(|(name, _)| name == SETS).map(|(_, part)| part.as_str());
         Some(parts.collect::<String>().into_bytes()).filter(|sets| !sets.is_empty())
@@ -305,7 +301,6 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// The next one; `None` if there are no more. Blocks.
     pub(crate) fn next(&mut self) -> io::Result<Option<Handed>> {
         let Some(received) = receive(&mut self.channel)? else { return Ok(None) };
         let Received { frame: Frame::Connection { listener, upstream, user, .. }, sockets, .. } = received else {

@@ -26,10 +26,8 @@ pub(crate) struct Hosts(Mutex<HashMap<IpAddr, Arc<Host>>>);
 #[derive(Default)]
 pub(crate) struct Host {
     connections: AtomicUsize,
-    /// Those connections, from the oldest on.
     seats: Mutex<BTreeMap<u64, Arc<Seat>>>,
     pub(crate) memory: Budget,
-    /// How long its clients may keep slots without progress.
     pub(crate) patience: Patience,
     pub(crate) log: LogLimit,
     /// The user that a connection from this host stated last. Connections that have not stated a user are attributed to
@@ -70,7 +68,6 @@ pub(crate) struct HostConnection {
 }
 
 impl HostConnection {
-    /// Counts another connection of `host`, unless it has `limit` or more.
     pub(crate) fn new(host: Arc<Host>, limit: usize) -> Result<Self, Arc<Host>> {
         let more = |count| (count < limit).then_some(count + 1);
         if host.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
@@ -139,7 +136,6 @@ impl Hosts {
         found.inspect(|(.., seat)| seat.mailbox.claim()).is_some()
     }
 
-    /// Hosts with at least half of the connections that one may have; the first ones have most.
     pub(crate) fn holders(&self, each: usize) -> Vec<(Holder, usize)> {
         let hosts = lock(&self.0);
         let count = |(ip, host): (&IpAddr, &Arc<Host>)| (Holder::from(*ip), host.connections.load(Ordering::Relaxed));
@@ -198,7 +194,6 @@ impl Stalls {
 }
 
 impl Patience {
-    /// The time without progress after which slots are freed.
     pub(crate) fn at(&self, now: Time) -> Duration {
         SessionLimits::PATIENCE / (1 << lock(&self.0).at(now))
     }
@@ -229,7 +224,6 @@ pub struct Used {
 pub(crate) struct Budget {
     held: AtomicUsize,
     is_scarce: AtomicBool,
-    /// Whether memory has been scarce since the bound was set.
     was_scarce: AtomicBool,
     eased: Notify,
 }
@@ -287,7 +281,6 @@ impl Budget {
     }
 }
 
-/// Permits for connections; their number may change at any time.
 pub(crate) struct ConnectionPermits(watch::Sender<Count>);
 
 #[derive(Clone, Copy, Debug)]
@@ -408,7 +401,6 @@ pub struct Places {
 #[derive(Default)]
 struct State {
     opened: u64,
-    /// By holder, and from the oldest on.
     taken: HashMap<Holder, BTreeMap<u64, Taken>>,
 }
 
@@ -470,7 +462,6 @@ impl Places {
     }
 }
 
-/// The few with most.
 pub(crate) fn largest(counts: impl Iterator<Item = (Holder, usize)>) -> Vec<(Holder, usize)> {
     /// More tell nothing new, and each is a series of a metric.
     const TOLD: usize = 4;

@@ -25,7 +25,6 @@ pub(crate) const FREE: usize = 64 << 10;
 /// The largest request fits.
 pub(crate) const LITTLE: usize = 32 << 10;
 
-/// The maximum number of bytes to read at once from a socket while memory is scarce.
 pub(crate) const STEP: usize = 16 << 10;
 
 pub(crate) struct Memory {
@@ -51,7 +50,6 @@ impl Memory {
         hosts.chain([(&self.process, process_limit)]).for_each(|(budget, limit)| budget.renew(limit));
     }
 
-    /// Bytes that count towards the bound of the process.
     pub(crate) fn held(&self) -> usize {
         self.process.held()
     }
@@ -65,7 +63,6 @@ impl Memory {
 /// not looked at yet.
 pub(crate) type Kinds = [usize; 4];
 
-/// The bytes that one connection holds; they are given back when this is dropped.
 pub(crate) struct Share {
     memory: Arc<Memory>,
     host: Arc<Host>,
@@ -143,7 +140,6 @@ impl Drop for Share {
     }
 }
 
-/// What peers can make the daemon hold, and how long it waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DaemonLimits {
     pub(crate) session: vpfs_protocol::session::SessionLimits,

@@ -24,7 +24,6 @@ pub struct Observer {
     pub(crate) permits: Arc<ConnectionPermits>,
     pub(crate) names: Arc<[String]>,
     pub(crate) peers: Option<PeerStates>,
-    /// The places of other ports than those of clients, by what the port is for.
     pub(crate) ports: Ports,
 }
 
@@ -187,7 +186,6 @@ impl Status {
     }
 }
 
-/// The sums over all servers for `apps` applications, by id.
 pub(crate) fn totals<'a>(apps: usize, snapshots: impl Iterator<Item = &'a Snapshot>) -> Vec<AppTotals> {
     let mut sums = vec![AppTotals::default(); apps];
     for found in snapshots.flat_map(|snapshot| &snapshot.apps) {

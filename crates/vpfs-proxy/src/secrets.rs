@@ -79,7 +79,6 @@ struct Secret {
     path: PathBuf,
     shortest: usize,
     without: &'static str,
-    /// It is refused if everybody can read it.
     must_be_private: bool,
 }
 
@@ -161,7 +160,6 @@ fn read(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Why a file with a secret cannot be used, and what to do about it.
 pub(crate) fn unusable(path: &Path, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound if is_secret_itself(path) => {

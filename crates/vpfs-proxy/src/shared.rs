@@ -23,11 +23,9 @@ use crate::memory::{DaemonLimits, Memory};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
-    /// New connections and requests are accepted.
     Serving,
     /// Connections are handed over to the process that succeeds this one, each as soon as nothing is in progress on it.
     HandingOver,
-    /// Operations in progress may finish, no new ones start.
     Draining,
     Stopped,
 }
@@ -46,7 +44,6 @@ pub(crate) struct Shared {
     pub(crate) hosts: Hosts,
     pub(crate) memory: Arc<Memory>,
     stage: watch::Sender<Stage>,
-    /// Where connections go while they are handed over.
     successor: Mutex<Option<UnboundedSender<Handed>>>,
     rules: RwLock<Arc<Rules>>,
     /// Counts replacements of `rules`, so that connections notice without a lock.
@@ -168,7 +165,6 @@ impl Shared {
         lock(&self.apps)
     }
 
-    /// Whether operations are no longer waited for: the daemon drains, or has stopped.
     pub(crate) fn is_ending(&self) -> bool {
         *self.stage.borrow() >= Stage::Draining
     }
@@ -206,7 +202,6 @@ impl Shared {
         }
     }
 
-    /// Warns once for each address that clients will bypass vpfs.
     pub(crate) fn warn_unmapped(&self, address: &str) {
         if !self.unmapped.is_news(address) {
             return;
@@ -225,7 +220,6 @@ impl Shared {
         }
     }
 
-    /// Warns once for each address that requests from there are not believed to be a server's.
     pub(crate) fn warn_unknown_server(&self, ip: IpAddr) {
         if self.unknown_servers.is_news(&ip.to_string()) {
             tracing::warn!(
@@ -283,7 +277,6 @@ pub(crate) struct ClientIdentity {
 
 #[derive(Default)]
 struct Known {
-    /// The user of the latest request that stated one, and its application.
     latest: Option<(Arc<User>, Belonging)>,
     apps: HashMap<Arc<User>, Belonging>,
     /// The application of requests without a user, and the changes of the host's user that it is based on.
@@ -294,7 +287,6 @@ struct Known {
 const USERS: usize = 256;
 
 impl ClientIdentity {
-    /// A client at `ip` that connected to the listener with this index.
     pub(crate) fn new(shared: &Shared, ip: IpAddr, listener: usize) -> Self {
         // A dual-stack socket reports ::ffff:10.1.2.3 for the host that others report as 10.1.2.3.
         let ip = ip.to_canonical();
@@ -323,7 +315,6 @@ impl ClientIdentity {
         }
     }
 
-    /// The application of a request of this client now, from `user` if it states one.
     pub(crate) fn app(&mut self, shared: &Shared, user: Option<&Arc<User>>, op: OpKind) -> Belonging {
         let generation = shared.generation();
         if generation != self.generation {
@@ -392,7 +383,6 @@ mod tests {
     use super::*;
     use crate::gate::{Mailbox, Ticket};
 
-    /// These jobs run, each on a host of its own.
     fn push(shared: &Shared, config: &Config, jobs: impl Iterator<Item = u32>) {
         let app = |job: u32| AppText {
             name: job.to_string(),

@@ -50,7 +50,6 @@ struct Schedule {
     /// Of the client and the server of each connection.
     fates: Vec<[Fate; 2]>,
     starts: Vec<Duration>,
-    /// When the process hands over to another one.
     hand_over: Option<Duration>,
 }
 
@@ -95,7 +94,6 @@ fn fate(random: &mut SmallRng, faults: bool) -> Fate {
     }
 }
 
-/// A configuration; only the scheduler and limits differ.
 fn settings(random: &mut SmallRng, protocol: Protocol) -> String {
     let policy = ["isolation", "fifo", "sfq-d", "sfq-d-plus", "two-level", "ioco"][random.random_range(0..6)];
     let depth =
@@ -113,7 +111,6 @@ fn settings(random: &mut SmallRng, protocol: Protocol) -> String {
 
 struct World {
     schedule: Schedule,
-    /// The second one takes over from the first.
     processes: [Process; 2],
     current: AtomicUsize,
     trace: Trace,
@@ -128,7 +125,6 @@ impl World {
         Self { schedule, processes, current: AtomicUsize::new(0), trace: Trace::default() }
     }
 
-    /// One client, its server, and the proxy's connection between them.
     async fn connection(self: Arc<Self>, number: usize) {
         let schedule = &self.schedule;
         tokio::time::sleep(schedule.starts[number]).await;
@@ -199,7 +195,6 @@ impl World {
     }
 }
 
-/// Runs one schedule; the same seed gives the same digest.
 fn simulate(seed: u64, protocol: Protocol) -> (u64, u64) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async { World::new(seed, protocol).run().await })
@@ -375,7 +370,6 @@ impl Process {
         tokio::join!(giving, taking).0
     }
 
-    /// Waits until all connections have ended, which must have given back everything, and stops.
     async fn end(&self) {
         self.permits.all_free().await;
         assert!(self.gate().is_idle(), "slots are left");
@@ -444,7 +438,6 @@ impl Peer {
         self.random.lock().unwrap().random_range(0..=most)
     }
 
-    /// Bytes moved; an error if its fate has come.
     async fn account(&self, count: usize) -> io::Result<()> {
         let (before, after) = {
             let mut moved = self.moved.lock().unwrap();
@@ -565,7 +558,6 @@ fn writer(peer: Arc<Peer>, sent: Passed) -> mpsc::UnboundedSender<(Tag, Vec<u8>)
     sender
 }
 
-/// Runs `ops` operations, some at once; returns how many were answered.
 pub(crate) async fn client(peer: Arc<Peer>, points: Points, ops: u64, at_once: usize) -> u64 {
     let sender = writer(Arc::clone(&peer), points.client_sent.clone());
     let permits = Arc::new(Semaphore::new(at_once));

@@ -170,7 +170,6 @@ pub(crate) fn received(stream: &TcpStream, bytes: usize) -> io::Result<bool> {
     if is_ready || !waits { Ok(has_all()) } else { Err(io::ErrorKind::WouldBlock.into()) }
 }
 
-/// The socket is ready as soon as it has received anything, from now on.
 pub(crate) fn await_any(stream: &TcpStream) {
     // What was set before can be set again.
     let _ = LowWater.set(&stream, &1);

@@ -123,7 +123,6 @@ impl Known {
         Learned { best, most, usual, alone_ns }
     }
 
-    /// What the last process kept of the server of this name. Blocks.
     pub(crate) fn read(state: &StateDir, name: &str) -> Option<Vec<u8>> {
         state.read(&file(name), LIMIT)
     }
@@ -132,7 +131,6 @@ impl Known {
         state.write(&file(name), content.as_bytes());
     }
 
-    /// The content of the file, which a successor gets as well.
     pub(crate) fn content(self) -> String {
         serde_json::to_string(&Kept { format: FORMAT, learned: self }).expect("numbers, names and lists are JSON")
     }

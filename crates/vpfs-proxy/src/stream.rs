@@ -34,7 +34,6 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Waits until one of `interest` is possible. Cancel safe.
     pub(crate) async fn ready(&self, interest: Interest) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.ready(interest).await.map(drop),
@@ -68,7 +67,6 @@ impl Stream {
         }
     }
 
-    /// Takes what is available, at most `most` bytes, into `pipes`; 0 at the end of file.
     pub(crate) fn try_fill(&self, pipes: &mut Pipes, most: usize) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.try_io(Interest::READABLE, || pipes.fill(stream, most)),
@@ -77,7 +75,6 @@ impl Stream {
         }
     }
 
-    /// Writes as much of what is next in `pipes`, at most `most` bytes, as is accepted.
     pub(crate) fn try_drain(&self, pipes: &mut Pipes, most: usize) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.try_io(Interest::WRITABLE, || pipes.drain(stream, most)),
@@ -100,7 +97,6 @@ impl Stream {
         }
     }
 
-    /// It is ready as soon as it has received anything, from now on.
     pub(crate) fn await_any(&self) {
         match self {
             Self::Tcp(stream) => await_any(stream),
@@ -146,7 +142,6 @@ impl Stream {
     }
 }
 
-/// A connected socket outside of any runtime, on its way to another process.
 pub(crate) enum Detached {
     Tcp(std::net::TcpStream),
     #[cfg(test)]
@@ -339,12 +334,10 @@ const LONGEST_AWAIT: Duration = Duration::from_millis(10);
 /// been an accident, and at most, after it always did. So the attempts cost such a peer only a little of its speed.
 const READS: RangeInclusive<u32> = 8..=1024;
 
-/// A socket and the bytes read from it that are not a complete message yet.
 pub(crate) struct Half {
     pub(crate) stream: Stream,
     /// Has no memory of its own while nothing is in it, see [`Half::rest`].
     pub(crate) buf: BytesMut,
-    /// What is to be sent to it and was not read into memory.
     pipes: Pipes,
     /// It is ready only when many bytes are available, but they are not awaited for longer than until then.
     awaits_until: Option<Time>,
@@ -370,7 +363,6 @@ impl Half {
         }
     }
 
-    /// A socket of a predecessor, which had read `buf` from it.
     pub(crate) fn inherited(stream: Detached, buf: BytesMut) -> io::Result<Self> {
         Ok(Self { buf, ..Self::new(stream.attach()?) })
     }
@@ -415,7 +407,6 @@ impl Half {
         Ok(Some(are_there))
     }
 
-    /// When to try that again, whether or not they are available.
     pub(crate) fn awaits_until(&self) -> Option<Time> {
         self.awaits_until
     }
@@ -513,7 +504,6 @@ pub(crate) mod simulated {
     #[derive(Default)]
     struct Pipe {
         bytes: VecDeque<u8>,
-        /// The writer has ended it; the reader gets the rest.
         ended: bool,
     }
 
@@ -662,7 +652,6 @@ pub(crate) mod simulated {
             *self.resets.lock().unwrap() = true;
         }
 
-        /// Ends the connection; everything at this end fails from now on.
         pub(crate) fn close(&self) {
             let mut wire = self.wire();
             if std::mem::replace(&mut wire.gone[self.side], true) {
@@ -718,7 +707,6 @@ mod tests {
         }
     }
 
-    /// A full pipe looks like a socket that has received nothing.
     #[test]
     fn what_does_not_fit_into_a_pipe_goes_into_the_next() {
         let _turn = IN_TURN.blocking_lock();

@@ -23,7 +23,6 @@ pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) content_type: &'static str,
     pub(crate) body: String,
-    /// The methods that are allowed, if another one was used.
     pub(crate) allow: &'static str,
 }
 
@@ -460,7 +459,6 @@ impl App {
         work
     }
 
-    /// Adds `sign` times the counters of `other`.
     fn count(&mut self, other: &Self, sign: f64) {
         self.used_seconds += sign * other.used_seconds;
         self.entitled_seconds += sign * other.entitled_seconds;
@@ -759,7 +757,6 @@ fn tell(server: &str, change: Option<Change>) {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Change {
-    /// Requests take so many times as long as at best.
     Slower(f64),
     Back,
 }

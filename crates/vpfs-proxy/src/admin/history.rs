@@ -119,7 +119,6 @@ pub const HISTORY: &str = "/v1/history";
 pub(crate) struct Query {
     /// All samples of this application; of all applications, only sums.
     pub(crate) app: Option<String>,
-    /// Of the latest so many seconds.
     pub(crate) since: u64,
 }
 
@@ -148,9 +147,7 @@ pub fn route(app: Option<&str>, since: u64) -> String {
 }
 
 struct Level {
-    /// How long each is, in seconds.
     seconds: u64,
-    /// For how long they are kept, in seconds.
     kept: u64,
 }
 

@@ -113,7 +113,6 @@ static PROCESS: [Measured<Status>; 6] = [
     ),
 ];
 
-/// By server; without a value there is no series.
 static BY_SERVER: [Measured<ServerStatus, Option<f64>>; 6] = [
     (
         Family::counter(
@@ -151,7 +150,6 @@ static BY_SERVER: [Measured<ServerStatus, Option<f64>>; 6] = [
     ),
 ];
 
-/// By server of another process; without a value there is no series.
 static BY_PEER: [Measured<PeerReport, Option<f64>>; 4] = [
     (Family::gauge("peer_connected", None, "1 while the proxy of this server is connected"), |peer| {
         Some(f64::from(u8::from(peer.connected)))
@@ -338,7 +336,6 @@ fn apps<'a>(status: &'a Status, server: &'a ServerStatus) -> Vec<App<'a>> {
 
 type Labels<'a> = [(&'static str, &'a str)];
 
-/// A metric, and its value for one `S`.
 type Measured<S, V = f64> = (Family, fn(&S) -> V);
 
 /// A metric without its values. Its name gets the prefix `vpfs_` and its unit, and a counter `_total`.

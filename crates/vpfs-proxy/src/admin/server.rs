@@ -39,7 +39,6 @@ use crate::{Askers, Holder, Observer, Place, Places, Pushes, Room, Status};
 
 const MAKING: usize = 4;
 
-/// Connections that have not sent their request.
 const WAITING: Room = Room { all: 256, each: 64 };
 
 /// Answers that are being sent. It bounds their memory: one has up to 100 KiB for each server, and 20 KiB for each
@@ -166,7 +165,6 @@ pub(crate) async fn accept<S>(
     }
 }
 
-/// Until an answer is sent, the other end is gone, or the place is lost.
 async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     mut place: Place,
@@ -335,7 +333,6 @@ pub struct Kept {
     pub pushes: Option<Pushes>,
 }
 
-/// Whether there is such a route among `routes`, before anything is done for it.
 pub(crate) fn check_route(method: &Method, path: &str, routes: &[&str]) -> Result<(), Answer> {
     if !routes.contains(&path) {
         let reason = format!("there is no {path}; there are {}", routes.join(", "));

@@ -50,7 +50,6 @@ struct Inner {
     wake: Notify,
     answers: watch::Sender<u64>,
     changed: Notify,
-    /// It is time to report, and to keep what is known.
     settled: Notify,
 }
 
@@ -90,7 +89,6 @@ impl Names {
         Findings::of(config, own, &lock(&self.0.table))
     }
 
-    /// What the next process should know, for [`keep`].
     pub(crate) fn to_keep(&self) -> Vec<u8> {
         content(&lock(&self.0.table))
     }
@@ -113,7 +111,6 @@ impl Names {
         }
     }
 
-    /// Starts what is due, and says when to call again.
     fn start_lookups(&self, lookups: &mut JoinSet<(String, io::Result<Vec<IpAddr>>)>) -> Option<Instant> {
         let now = self.0.clock.now();
         let mut table = lock(&self.0.table);
@@ -327,7 +324,6 @@ pub(crate) fn keep(state: &StateDir, own: &str, content: &[u8]) {
 
 const LIST_MAX: usize = 60;
 
-/// Names of one purpose, some of which have no address.
 struct Line {
     /// What lacks them: an application or a setting.
     subject: String,
@@ -335,7 +331,6 @@ struct Line {
     text: String,
 }
 
-/// A line for each purpose for which names are missing.
 fn missing(config: &Config, own: &[ServerId], table: &Table) -> Vec<Line> {
     let listed = |key: &str| config.setting(key).unwrap_or_default();
     let mut lines = Vec::new();
@@ -414,7 +409,6 @@ impl Findings {
     }
 }
 
-/// What the log has said, so that it says what is new.
 #[derive(Default)]
 pub(crate) struct Reporter {
     missing: BTreeMap<String, usize>,
@@ -485,7 +479,6 @@ struct State {
     wanted: BTreeSet<Account>,
     /// The last ids; one that is not found any more keeps what it had.
     known: BTreeMap<Account, u32>,
-    /// What the log has said to be unknown.
     missing: BTreeSet<Account>,
 }
 

@@ -43,7 +43,6 @@ const ADDRESSES_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     entries: BTreeMap<String, Entry>,
-    /// The names that are due first.
     fresh: BTreeSet<String>,
     /// The others, by the time when they are due.
     later: BTreeSet<(Time, String)>,
@@ -52,7 +51,6 @@ pub(crate) struct Table {
     remembered: BTreeMap<String, Vec<IpAddr>>,
     /// Since when addresses differ from those that were taken last.
     changed: Option<Time>,
-    /// Names without an answer since all of them became due.
     unanswered: usize,
     /// When a report is due; until all names have an answer, that is when waiting for them ends.
     report: Option<Time>,
@@ -63,7 +61,6 @@ pub(crate) struct Table {
 #[derive(Debug)]
 struct Entry {
     addresses: Vec<IpAddr>,
-    /// Why the last look-up found nothing.
     failure: Option<String>,
     failures: u32,
     stage: Stage,
@@ -82,7 +79,6 @@ enum Stage {
 }
 
 impl Table {
-    /// Knows what an earlier process knew, and wants nothing yet.
     pub(crate) fn new(remembered: BTreeMap<String, Vec<IpAddr>>) -> Self {
         Self { remembered, ..Self::default() }
     }
@@ -316,7 +312,6 @@ mod tests {
         coming: BTreeMap<(Time, String), Result<Vec<IpAddr>, String>>,
         asked: Vec<(Duration, String)>,
         most_at_once: usize,
-        /// When rules were replaced and when something was to be reported.
         changes: Vec<Duration>,
         reports: Vec<Duration>,
     }

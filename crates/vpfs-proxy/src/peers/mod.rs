@@ -118,7 +118,6 @@ pub fn connect_to_ask(peers: &Configured, server: ServerId) -> BoxFuture<'_, io:
     })
 }
 
-/// The connections to other processes. Dropping it closes them.
 pub(crate) struct Peers {
     askers: Option<Askers>,
     cluster: Arc<Cluster>,
@@ -128,7 +127,6 @@ pub(crate) struct Peers {
     _tasks: JoinSet<()>,
 }
 
-/// Asks what is known about each server of other processes.
 #[derive(Clone)]
 pub(crate) struct PeerStates(mpsc::Sender<oneshot::Sender<Vec<PeerState>>>);
 
@@ -148,7 +146,6 @@ pub(crate) struct Prepared {
     cluster: Arc<Cluster>,
     configured: PeerSecurity,
     sockets: Vec<Arc<TcpListener>>,
-    /// Addresses to listen at whose names have not been found.
     missing: Vec<(String, u16)>,
 }
 
@@ -223,7 +220,6 @@ impl Prepared {
 }
 
 impl Peers {
-    /// Reads keys and certificates again, for new connections.
     pub(crate) async fn reload(&self) -> Result<(), PeersError> {
         let security = load(self.configured.clone()).await?;
         *self.cluster.security.write().unwrap_or_else(PoisonError::into_inner) = security;
@@ -301,7 +297,6 @@ async fn accept_later(
     accept_peers(cluster, socket, inputs).await;
 }
 
-/// The tasks of a connection; they end with it.
 struct Connection {
     address: String,
     batches: mpsc::Sender<Vec<u8>>,

@@ -66,7 +66,6 @@ pub(super) enum Security {
 }
 
 impl Security {
-    /// Reads the files that the configuration names. Blocks.
     pub(super) fn load(configured: &PeerSecurity) -> Result<Self, KeyError> {
         match configured {
             PeerSecurity::None => Ok(Self::None),
@@ -147,7 +146,6 @@ impl Security {
         Ok(Some(Box::new(asking.connect(server_name(host)?, stream).await?)))
     }
 
-    /// Authenticates the process at the other end of a connection that it opened.
     pub(super) async fn accept(&self, stream: TcpStream) -> io::Result<Authenticated> {
         let Self::Tls { acceptor, .. } = self else { return Ok(Authenticated::unknown(stream)) };
         let stream = acceptor.accept(stream).await?;
@@ -329,7 +327,6 @@ impl ClientCertVerifier for OneKey {
 /// The time for connecting: shorter than it takes to notice that a peer is gone.
 const CONNECT: Duration = Duration::from_secs(2);
 
-/// The time that a process gets to prove who it is, and to say so.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(super) struct Introduced {

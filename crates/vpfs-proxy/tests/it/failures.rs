@@ -75,7 +75,6 @@ async fn a_dead_server_shows_as_a_reset_and_is_logged_once() {
     }
 }
 
-/// Requests that are outstanding at a failed server, or queued for it, do not keep their slots.
 #[tokio::test(start_paused = true)]
 async fn slots_are_freed_when_either_side_disconnects() {
     let front = Front::start("[scheduler]\npolicy = \"sfq-d\"\ndepth = 2\n").await;
@@ -122,7 +121,6 @@ async fn a_client_that_half_closes_gets_its_replies() {
     assert_eq!(server.receive().await.unwrap_err().kind(), ErrorKind::UnexpectedEof);
 }
 
-/// Virtual time: an operation that the server never ends.
 #[tokio::test(start_paused = true)]
 async fn an_operation_without_progress_ends_with_its_connection() {
     let log = Log::of(Level::WARN);
@@ -335,7 +333,6 @@ async fn exchange(client: Peer, bytes: Vec<u8>, replies: usize) -> bool {
     sending.await.unwrap().is_ok()
 }
 
-/// Answers small writes at once, the others with an acknowledgement and, when their data is there, a completion.
 async fn serve(mut server: Peer) {
     while let Ok((Header { mode, tag, .. }, payload)) = server.receive().await {
         let answer = match (mode, tag) {

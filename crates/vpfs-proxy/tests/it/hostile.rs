@@ -484,7 +484,6 @@ async fn a_certificate_for_another_host() {
     assert!(!log.with("certificate").is_empty());
 }
 
-/// A daemon, and those whom it lets ask.
 async fn asked(cluster: &Cluster) -> (Daemon, Askers) {
     let mut daemon = cluster.try_start(0, &cluster.settings()).await.unwrap();
     let askers = daemon.take_askers().unwrap();
@@ -644,7 +643,6 @@ const SERVERS: usize = 4;
 
 const STRIP: usize = 16 << 10;
 
-/// Concurrent requests of each application.
 const CONCURRENCY: usize = 16;
 
 fn settings(sharing: &str, weight: u32) -> String {
@@ -658,7 +656,6 @@ async fn cluster(sharing: &str, weight: u32) -> Cluster {
     Cluster::start(slow_servers(SERVERS, 2_500_000), &[Some("wide"), Some("narrow")], &settings(sharing, weight)).await
 }
 
-/// Two applications: one on all servers, one on the first two.
 async fn load_on(cluster: &Cluster) -> Load {
     let mut load = Load::new();
     let (wide, narrow) = (cluster.client(0).await, cluster.client(1).await);

@@ -20,7 +20,6 @@ use vpfs_testbed::{Client, ClientOptions, ClusterConfig, CreateOptions, Embedded
 use crate::common::raw::{FakeServer, Peer};
 use crate::common::{Front, Log, Network, Site, free_addresses, pattern, raw, start_successor};
 
-/// The work of a small application: names, and data on all servers.
 async fn work(client: &Client, path: &str) {
     let file = client.create(path, &CreateOptions::default()).await.unwrap();
     client.write_at(&file, 0, pattern(1, 300_000)).await.unwrap();
@@ -203,7 +202,6 @@ async fn site(zone: &Zone, state: StateDir, text: &str) -> Site {
     Site::in_environment(&zone.environment(state), ClusterConfig::new(1), text).await
 }
 
-/// Waits until the application of a client at `HOST` has been served.
 async fn until_served(site: &Site, app: &str) {
     let client = site.client_at(HOST).await;
     while !site.served().iter().any(|served| served == app) {
@@ -307,7 +305,6 @@ async fn the_last_addresses_are_kept_over_a_restart() {
     assert_eq!(log.with("damaged; ignored").len(), 1);
 }
 
-/// A listening socket at this host, and at this port if it is given.
 async fn listen(host: [u8; 4], port: u16) -> (TcpListener, SocketAddr) {
     let socket = TcpListener::bind((IpAddr::from(host), port)).await.unwrap();
     let address = socket.local_addr().unwrap();
@@ -353,7 +350,6 @@ async fn a_server_is_reached_at_the_address_that_accepts() {
     }
 }
 
-/// Of two listeners, one has a name that is not known yet.
 fn half_named(server: SocketAddr, known: SocketAddr, named: SocketAddr) -> Config {
     let text = format!(
         "[[server]]\nname = \"s0\"\naddress = \"tcp://{server}\"\n[[listener]]\naddresses = {{ s0 = \"tcp://{known}\" }}\n\

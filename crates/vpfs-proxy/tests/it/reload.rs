@@ -174,7 +174,6 @@ fn name(text: &str) -> SetName {
     SetName::parse(text).unwrap()
 }
 
-/// Applications by name, weight and address.
 fn set(version: u64, ttl: &str, apps: &[(&str, u32, &str)]) -> Set {
     let app = |&(name, weight, host): &(&str, u32, &str)| AppText {
         name: name.into(),
@@ -190,7 +189,6 @@ async fn write(client: &Client, path: &str) {
     client.write_at(&file, 0, pattern(1, 10_000)).await.unwrap();
 }
 
-/// The applications that are held, by the name of their set and their own.
 fn held(daemon: &Daemon) -> Vec<String> {
     let sets = daemon.pushes().sets();
     sets.iter().flat_map(|(set, text, _)| text.apps.iter().map(move |app| format!("{set}/{}", app.name))).collect()
@@ -328,7 +326,6 @@ fn file_of(fake: &FakeServer, format: u32) -> String {
     )
 }
 
-/// Whether the file of this directory has that rate.
 fn has_rate(directory: &Path) -> bool {
     fs::read_to_string(directory.join(FILE)).unwrap().contains(RATE)
 }

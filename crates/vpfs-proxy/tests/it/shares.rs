@@ -338,7 +338,6 @@ fn read_on(tasks: &mut JoinSet<()>, client: &Client, file: &File, done: &Arc<wat
     }
 }
 
-/// The file's only datafile.
 async fn datafile(site: &Site, file: &File) -> Handle {
     let mut client = Peer::connect_from(HONEST, site.network.address(0, 0)).await;
     client.send(raw::get_attr(1, site.cluster.fs_config().fs_id, file.handle())).await;
@@ -450,7 +449,6 @@ const LONG: usize = 16 << 20;
 /// Small enough for the buffers of the sockets, which are emptied in real time.
 const MESSAGE: usize = 32 << 10;
 
-/// One small read from its request to its end.
 async fn read(client: &mut Peer, server: &mut Peer, tag: u64) {
     client.send(raw::read(tag, 9, 4096)).await;
     assert_eq!(server.tag().await, Tag(tag));
@@ -515,7 +513,6 @@ async fn a_long_write_is_sent_in_pieces_and_arrives() {
     timeout(Duration::from_secs(60), write_beside_a_reader()).await.expect("data does not wait for ever");
 }
 
-/// A record of one fragment.
 fn record(words: &[u32]) -> Vec<u8> {
     let len = words.len() as u32 * 4;
     std::iter::once(len | 1 << 31).chain(words.iter().copied()).flat_map(u32::to_be_bytes).collect()

@@ -29,7 +29,6 @@ fn head(xid: u32, procedure: u32) -> Vec<u32> {
     vec![xid, 0, 2, 100_003, 3, procedure, 1, 20, 0, 0, 0, 0, 0, 0, 0, 4, 7]
 }
 
-/// A WRITE of a block whose bytes are its number.
 fn write(xid: u32, block: u32) -> Vec<u8> {
     let count = BLOCK as u32;
     let arguments = [0, block * count, count, UNSTABLE, count];

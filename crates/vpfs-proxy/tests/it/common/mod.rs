@@ -50,7 +50,6 @@ pub(crate) fn pattern(seed: u64, len: usize) -> Bytes {
     data.into()
 }
 
-/// Servers whose devices read this many bytes per second, one access after the other.
 pub(crate) fn slow_servers(count: usize, bytes_per_second: u64) -> ClusterConfig {
     let device = SsdProfile { channels: 1, read_bytes_per_second: bytes_per_second, ..SsdProfile::PCIE_X4 };
     ClusterConfig {
@@ -68,7 +67,6 @@ pub(crate) struct Cluster {
     network: Network,
     pub(crate) files: TempDir,
     settings: String,
-    /// The end of `[peers]`.
     security: String,
     pub(crate) peers: Vec<SocketAddr>,
     /// By server; `None` while it is down.
@@ -301,7 +299,6 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Servers in memory without a device model, one listener.
     pub(crate) async fn start(servers: usize, text: &str) -> Self {
         Self::of(ClusterConfig::new(servers), &[None], text).await
     }
@@ -362,7 +359,6 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    /// `text` is the configuration without servers and listeners.
     pub(crate) async fn start(text: &str) -> Self {
         let server = FakeServer::start().await;
         let network = Network::before(server.address());

@@ -180,7 +180,6 @@ impl Peer {
     }
 }
 
-/// Accepts connections and leaves everything else to the test.
 pub(crate) struct FakeServer {
     listener: TcpListener,
 }
