@@ -34,24 +34,28 @@
 //! # Ok::<(), vpfs_config::Problems>(())
 //! ```
 
-mod names;
+mod app_table;
+mod apps;
+mod clients;
+mod config;
+mod hosts;
+mod keys;
+mod network;
 mod schema;
 pub mod sets;
 pub mod slurm;
-mod vpfs_toml;
+pub mod tunables;
+pub mod units;
 
-pub use schema::table::{Table, read_file};
-pub use schema::tunables::manual;
-pub use schema::{FILE_LIMIT, Problem, Problems, read_bytes, read_text, tunables, units};
-pub use vpfs_toml::app_table::AppTable;
-pub use vpfs_toml::apps::{App, Cap, Share};
-pub use vpfs_toml::clients::{
+pub use app_table::AppTable;
+pub use apps::{App, Cap, Share};
+pub use clients::{
     Account, AppEntry, AppIndex, Auto, AutoBy, AutoKey, AutoShare, Charge, Client, HOSTS_LIMIT, Identify, Identity,
     Ids, Patterns, Place, Program, PushedApps, Rule, RunOf, RunWeight, job_of,
 };
-pub use vpfs_toml::config::{Change, Config, Diff, config_manual};
-pub use vpfs_toml::hosts::{HostList, HostSet};
-pub use vpfs_toml::keys::{SECTIONS, SHARE};
-pub use vpfs_toml::limits::{Limits, Log, LogFormat, LogLevel, WriteBack};
-pub use vpfs_toml::network::{Address, Listener, Metrics, Owner, PeerSecurity, Peers, Protocol, Server, Trust, Web};
-pub use vpfs_toml::scheduler::SchedulerConfig;
+pub use config::{Change, Config, Diff, Limits, Log, LogFormat, LogLevel, SchedulerConfig, WriteBack, config_manual};
+pub use hosts::{HostList, HostSet};
+pub use keys::{SECTIONS, SHARE};
+pub use network::{Address, Listener, Metrics, Owner, PeerSecurity, Peers, Protocol, Server, Trust, Web};
+pub use schema::{FILE_LIMIT, Problem, Problems, Table, read_bytes, read_file, read_text};
+pub use tunables::manual;

@@ -10,16 +10,15 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use vpfs_core::{Bytes, Scope, Time, Weight};
 
-pub use crate::names::SetName;
-use crate::names::{NAME_RULE, is_name};
-use crate::schema::tunables::Absent;
-use crate::schema::units::{Span, parse_duration, parse_rate, parse_size, quote};
-pub use crate::vpfs_toml::apps::check_share;
-use crate::vpfs_toml::apps::{App, Cap, Clients};
-use crate::vpfs_toml::clients::{AppEntry, Charge, HOSTS_LIMIT, Ids, Place, PushedApps, Rule, id_range};
-use crate::vpfs_toml::hosts::HostList;
-use crate::vpfs_toml::keys::APP;
-use crate::vpfs_toml::network::Owner;
+pub use crate::apps::check_share;
+use crate::apps::{App, Cap, Clients};
+use crate::clients::{AppEntry, Charge, HOSTS_LIMIT, Ids, Place, PushedApps, Rule, id_range};
+use crate::hosts::HostList;
+use crate::keys::APP;
+use crate::network::Owner;
+use crate::tunables::Absent;
+pub use crate::units::SetName;
+use crate::units::{NAME_RULE, Span, is_name, parse_duration, parse_rate, parse_size, quote};
 
 /// A set as its owner writes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,7 +9,6 @@ mod files;
 #[path = "../../../../fuzz/src/config.rs"]
 #[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
 mod fuzz;
-mod host_lists;
 mod identify;
 mod problems;
 mod sections;

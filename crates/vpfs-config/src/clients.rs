@@ -9,9 +9,9 @@ use glob::{MatchOptions, Pattern};
 use toml::de::DeValue;
 use vpfs_core::{AppPolicy, OpKind, Weight};
 
-use super::hosts::{HostList, HostSet};
-use crate::schema::table::{Table, quoted};
-use crate::schema::units::quote;
+use crate::hosts::{HostList, HostSet};
+use crate::schema::{Table, quoted};
+use crate::units::quote;
 
 /// The position of an application in [`crate::Config::apps`].
 ///
@@ -253,7 +253,7 @@ impl fmt::Display for Account {
 }
 
 /// Reads a list of names; `ids` is the key to which numbers belong.
-pub(crate) fn read_accounts(table: &Table<'_>, key: &str, ids: &str) -> Vec<String> {
+fn read_accounts(table: &Table<'_>, key: &str, ids: &str) -> Vec<String> {
     if !table.has(key) {
         return Vec::new();
     }
@@ -271,7 +271,7 @@ pub(crate) fn read_accounts(table: &Table<'_>, key: &str, ids: &str) -> Vec<Stri
 }
 
 /// Directories have names of nearly any form, such as `DOMAIN\alice` and `alice@site.org`.
-pub(super) fn is_name(name: &str) -> bool {
+pub(crate) fn is_name(name: &str) -> bool {
     let is_wrong = |c: char| c.is_control() || matches!(c, ':' | ',' | '*' | '?');
     (1..=LENGTH_MAX).contains(&name.len())
         && name.trim() == name
@@ -335,7 +335,7 @@ impl Ids {
     }
 
     /// Whether no range has two.
-    pub(crate) fn are_single(&self) -> bool {
+    fn are_single(&self) -> bool {
         self.0.iter().all(|(low, high)| low == high)
     }
 
@@ -398,7 +398,7 @@ pub(crate) struct Meanings<'a> {
 
 /// A rule with its host names, users, groups and ports resolved.
 #[derive(Clone, Debug)]
-pub(crate) struct Matcher {
+struct Matcher {
     clients: Option<HostSet>,
     /// Positions in the file.
     listeners: Option<Vec<usize>>,
@@ -439,7 +439,7 @@ impl Matcher {
     }
 
     /// A program has neither an address nor a listener. O(patterns).
-    pub(crate) fn has_program(&self, program: &Program<'_>) -> bool {
+    fn has_program(&self, program: &Program<'_>) -> bool {
         let matches = |patterns: &Option<Patterns>, path| patterns.as_ref().is_none_or(|all| all.matches(path));
         let jobs = self.rule.jobs.as_ref();
         self.clients.is_none()
@@ -764,7 +764,7 @@ impl PushedApps {
     }
 
     /// The same for a program that uses a mount. O(those of its job or its user, and those with networks).
-    pub(crate) fn find_program(&self, program: &Program<'_>) -> Option<usize> {
+    fn find_program(&self, program: &Program<'_>) -> Option<usize> {
         let by_job = program.job().and_then(|job| self.by_job.get(&job));
         self.first([by_job, self.by_uid.get(&program.uid)], |matcher| matcher.has_program(program))
     }

@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use ipnet::{IpNet, IpSubnets, Ipv4Net, Ipv4Subnets, Ipv6Subnets, ipv4_mask_to_prefix};
 use toml::de::DeValue;
 
-use crate::schema::table::{Table, quoted};
-use crate::schema::units::quote;
+use crate::schema::{Table, quoted};
+use crate::units::quote;
 
 /// Hosts as written in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -297,7 +297,7 @@ fn pattern(text: &str) -> Result<IpNet, String> {
 const NAME_LIMIT: usize = 253;
 
 /// Whether `name` consists of characters of host names and IPv4 addresses.
-pub(super) fn is_host_name(name: &str) -> bool {
+pub(crate) fn is_host_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= NAME_LIMIT && name.bytes().all(is_legal)
 }
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use vpfs_core::{AppId, AppPolicy, Time, Weight};
 
-use super::apps::App;
-use super::clients::{AppEntry, Auto, AutoKey, Charge, Identity, Place, PushedApps};
-use super::config::Config;
+use crate::apps::App;
+use crate::clients::{AppEntry, Auto, AutoKey, Charge, Identity, Place, PushedApps};
+use crate::config::Config;
 
 /// Gives every application an [`AppId`] that it keeps until the process ends.
 ///

@@ -7,14 +7,12 @@ use std::time::Duration;
 use ipnet::IpNet;
 use vpfs_core::{AppPolicy, Bytes, Minimum, PolicyKind, Scope, SharePolicy, Target, Weight};
 
-use super::clients::{AUTO, AppIndex, Auto, AutoBy, AutoShare, Ids, Reading, Rule};
-use super::hosts::HostList;
-use super::keys;
-use super::keys::{APP, APPS, MATCH, SHARE};
-use crate::names::{NAME_RULE, is_name};
-use crate::schema::did_you_mean;
-use crate::schema::table::{Setting, Table, quoted};
-use crate::schema::units::{Rate, Size, decimal, parse_rate, quote};
+use crate::clients::{AUTO, AppIndex, Auto, AutoBy, AutoShare, Ids, Reading, Rule};
+use crate::hosts::HostList;
+use crate::keys;
+use crate::keys::{APP, APPS, MATCH, SHARE};
+use crate::schema::{Setting, Table, did_you_mean, quoted};
+use crate::units::{NAME_RULE, Rate, Size, decimal, is_name, parse_rate, quote};
 
 /// An application: the unit that gets shares.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,7 +188,7 @@ fn read_exempt(table: &Table<'_>) -> bool {
     is_exempt
 }
 
-pub(super) fn weight(table: &Table<'_>, key: &str) -> Weight {
+pub(crate) fn weight(table: &Table<'_>, key: &str) -> Weight {
     table.count(key).and_then(Weight::new).expect("the row has a default and the range of weights")
 }
 
@@ -355,7 +353,7 @@ pub(crate) fn read_for<'a>(
     (shares, tables)
 }
 
-pub(super) fn read_shares<'a>(root: &Table<'a>, capacity: Option<Capacity>) -> (Vec<Share>, Vec<Table<'a>>) {
+fn read_shares<'a>(root: &Table<'a>, capacity: Option<Capacity>) -> (Vec<Share>, Vec<Table<'a>>) {
     let mut lines: HashMap<String, usize> = HashMap::new();
     let (mut list, mut tables) = (Vec::new(), Vec::new());
     for (index, value) in root.list("share").iter().enumerate() {
@@ -388,7 +386,7 @@ pub struct Cap {
 }
 
 impl Cap {
-    pub(super) fn policy(self) -> Option<vpfs_core::Cap> {
+    pub(crate) fn policy(self) -> Option<vpfs_core::Cap> {
         let Self { rate, burst, scope } = self;
         let at_each = vpfs_core::Cap::new(rate.0, burst)?;
         Some(if scope == Scope::Total { at_each.over_all_servers() } else { at_each })
@@ -403,7 +401,7 @@ pub(crate) struct Capacity {
 }
 
 impl Capacity {
-    pub(super) fn of(self, scope: Scope) -> Rate {
+    pub(crate) fn of(self, scope: Scope) -> Rate {
         match scope {
             Scope::Server => self.server,
             Scope::Total => Rate(self.server.0.saturating_mul(self.servers as u64)),
@@ -420,7 +418,7 @@ fn scoped(table: &Table<'_>, [total, server]: [&'static str; 2]) -> (&'static st
     if table.has(server) { (server, Scope::Server) } else { (total, Scope::Total) }
 }
 
-pub(super) fn read_cap(table: &Table<'_>, capacity: Option<Capacity>) -> Option<Cap> {
+pub(crate) fn read_cap(table: &Table<'_>, capacity: Option<Capacity>) -> Option<Cap> {
     let (key, scope) = scoped(table, ["cap", "server_cap"]);
     if table.has("burst") && !table.has(key) {
         table.refuse("burst", "has no effect without cap or server_cap; add one or remove it");
@@ -439,7 +437,7 @@ pub(super) fn read_cap(table: &Table<'_>, capacity: Option<Capacity>) -> Option<
     }
 }
 
-pub(super) fn read_target(table: &Table<'_>) -> Option<Target> {
+fn read_target(table: &Table<'_>) -> Option<Target> {
     let deadline = "deadline";
     let (key, scope) = scoped(table, ["target_rate", "server_target_rate"]);
     if table.has(key) && !table.has(deadline) {
@@ -452,7 +450,7 @@ pub(super) fn read_target(table: &Table<'_>) -> Option<Target> {
     Some(Target { deadline: table.number(deadline).map(Duration::from_nanos)?, rate: rate?, scope })
 }
 
-pub(super) fn read_minimum(table: &Table<'_>, cap: Option<vpfs_core::Cap>) -> Option<Minimum> {
+fn read_minimum(table: &Table<'_>, cap: Option<vpfs_core::Cap>) -> Option<Minimum> {
     let (key, scope) = scoped(table, ["min_rate", "server_min_rate"]);
     let rate = table.number(key).map(Bytes)?;
     if cap.is_some_and(|cap| cap.scope() == scope && cap.bytes_per_second() < rate.0) {
@@ -512,7 +510,7 @@ pub fn check_share(text: &str) -> Result<(), String> {
 }
 
 /// A path of names.
-pub(super) fn read_path(table: &Table<'_>, key: &str) -> Option<String> {
+fn read_path(table: &Table<'_>, key: &str) -> Option<String> {
     let found = table.text(key)?;
     if let Err(problem) = check_share(found) {
         table.refuse(key, problem);

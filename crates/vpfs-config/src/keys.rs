@@ -2,8 +2,8 @@
 
 use vpfs_core::PolicyKind;
 
-use crate::schema::table::Table;
-use crate::schema::tunables::{Kind, Section, Tunable};
+use crate::schema::Table;
+use crate::tunables::{Kind, Section, Tunable};
 
 /// The directory of the sockets of processes.
 pub(crate) const SOCKETS: &str = "/run/vpfs";
@@ -489,24 +489,24 @@ pub(crate) const LOG: Section = Section {
     ],
 };
 
-pub(super) const NAME: Kind = Kind::Text("a name of letters, digits, \"-\", \"_\" and \".\", at most 64 of them");
+pub(crate) const NAME: Kind = Kind::Text("a name of letters, digits, \"-\", \"_\" and \".\", at most 64 of them");
 
-pub(super) const HOSTS: Kind =
+const HOSTS: Kind =
     Kind::List("a list of addresses, networks, host names and host lists such as [\"10.1.0.0/16\", \"c[001-064]\"]");
 
-pub(super) const PATHS: Kind = Kind::List("a list of patterns such as [\"/opt/climate/**\"]");
+const PATHS: Kind = Kind::List("a list of patterns such as [\"/opt/climate/**\"]");
 
-pub(super) const NAMES: Kind = Kind::List("a list of patterns such as [\"hub-*\"]");
+pub(crate) const NAMES: Kind = Kind::List("a list of patterns such as [\"hub-*\"]");
 
-pub(super) const ACCOUNTS: Kind = Kind::List("a list of names such as [\"alice\", \"bob\"]");
+const ACCOUNTS: Kind = Kind::List("a list of names such as [\"alice\", \"bob\"]");
 
-pub(super) const IDS: Kind = Kind::List("a list of numbers and ranges such as [1000, \"2000-2999\"]");
+const IDS: Kind = Kind::List("a list of numbers and ranges such as [1000, \"2000-2999\"]");
 
-pub(super) const TWO_LEVEL: &[PolicyKind] = &[PolicyKind::TwoLevel];
+const TWO_LEVEL: &[PolicyKind] = &[PolicyKind::TwoLevel];
 
-pub(super) const ISOLATION: &[PolicyKind] = &[PolicyKind::Isolation];
+const ISOLATION: &[PolicyKind] = &[PolicyKind::Isolation];
 
-pub(super) const MINIMA: &[PolicyKind] = &[PolicyKind::Isolation];
+const MINIMA: &[PolicyKind] = &[PolicyKind::Isolation];
 
 pub(crate) const APP: Section = Section {
     name: "app",
@@ -690,10 +690,9 @@ const FILES: Tunable = Tunable::new(
 .absent_means(UNCHECKED);
 
 /// The policies that have weights.
-pub(super) const WEIGHTS: &[PolicyKind] =
-    &[PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::TwoLevel, PolicyKind::Isolation];
+const WEIGHTS: &[PolicyKind] = &[PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::TwoLevel, PolicyKind::Isolation];
 
-pub(super) const PATH: Kind = Kind::Text("a name or a path of at most 8 names such as \"physics/alice\"");
+const PATH: Kind = Kind::Text("a name or a path of at most 8 names such as \"physics/alice\"");
 
 /// A share, in any file.
 pub const SHARE: Section = Section {

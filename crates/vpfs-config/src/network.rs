@@ -10,14 +10,12 @@ use toml::Spanned;
 use toml::de::DeValue;
 use vpfs_core::ServerId;
 
-use super::apps::Names;
-use super::clients::AppIndex;
-use super::hosts::{HostList, HostSet, is_host_name};
-use super::keys::{METRICS, OWNER, PEERS, REFUSE, SOCKETS, TRUST, WEB};
-use crate::names::{NAME_RULE, SetName, is_name};
-use crate::schema::table::Table;
-use crate::schema::units::quote;
-use crate::schema::{did_you_mean, some_of};
+use crate::apps::Names;
+use crate::clients::AppIndex;
+use crate::hosts::{HostList, HostSet, is_host_name};
+use crate::keys::{METRICS, OWNER, PEERS, REFUSE, SOCKETS, TRUST, WEB};
+use crate::schema::{Table, did_you_mean, some_of};
+use crate::units::{NAME_RULE, SetName, is_name, quote};
 
 /// A server's protocol, given by the scheme of its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -212,7 +210,7 @@ pub(crate) fn read_servers(root: &Table<'_>, addresses: &mut Addresses) -> Vec<S
     let mut servers: Vec<Server> = Vec::new();
     let mut names = Names::new("server");
     for (index, value) in bounded(root, "server", SERVERS_LIMIT).iter().enumerate() {
-        let table = Table::open(root.cx, &super::keys::SERVER, format!("server.{}", index + 1), Some(value));
+        let table = Table::open(root.cx, &crate::keys::SERVER, format!("server.{}", index + 1), Some(value));
         let name = names.read(&table, "name");
         let text = table.text("address");
         let (Some(name), Some(text)) = (name, text) else { continue };
@@ -268,7 +266,7 @@ pub(crate) fn read_listeners(
     let mut listeners = Vec::new();
     for (index, value) in bounded(root, "listener", LISTENERS_LIMIT).iter().enumerate() {
         let path = format!("listener.{}", index + 1);
-        let table = Table::open(root.cx, &super::keys::LISTENER, path, Some(value));
+        let table = Table::open(root.cx, &crate::keys::LISTENER, path, Some(value));
         let app = table.text("app").and_then(|name| apps.find(&table, "app", name));
         if let Some(found) = table.text("app") {
             table.set("app", found);
@@ -649,7 +647,7 @@ pub(crate) fn read_metrics(root: &Table<'_>) -> Option<Metrics> {
 }
 
 /// The address in `listen`; reports what is none.
-pub(super) fn endpoint(table: &Table<'_>, text: &str) -> Option<SocketAddr> {
+fn endpoint(table: &Table<'_>, text: &str) -> Option<SocketAddr> {
     let address = text.parse::<SocketAddr>().ok().filter(|address| address.port() > 0);
     if address.is_none() {
         let fix = "is not an IP address with a port; write for example \"127.0.0.1:9334\"";
