@@ -2,10 +2,8 @@
 #![expect(clippy::print_stdout, reason = "a command-line tool")]
 
 mod cmd;
-mod exit;
-mod log;
 mod print;
-mod signals;
+mod service;
 
 use clap::{Command as ClapCommand, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::CompleteEnv;
@@ -118,7 +116,7 @@ storage. `vpfs COMMAND --help` has examples, and `man vpfs-top` and others the s
 const WIDTH: usize = 80;
 
 /// The command with a help in groups.
-pub(crate) fn grouped(command: ClapCommand) -> ClapCommand {
+fn grouped(command: ClapCommand) -> ClapCommand {
     let mut text = "{about-with-newline}\n{usage-heading} {usage}\n".to_owned();
     for (heading, names) in GROUPS {
         text += &format!("\n{heading}:\n");

@@ -19,9 +19,8 @@ use vpfs_proxy::admin::{Change, PushedSet, PushedSets};
 
 use super::asking::{Asking, Changed, read_token, version_now};
 use super::check::Names;
-use super::{accounts, runtime};
-use crate::exit::Exit;
-use crate::print::{plain, print, print_json, roughly};
+use super::{group_id, runtime, user_id};
+use crate::print::{Exit, plain, print, print_json, roughly};
 
 /// Give clients a share for some time, without a change of the configuration
 ///
@@ -277,11 +276,11 @@ struct SetArgs {
     clients: Vec<String>,
 
     /// A user by number or name, or a range such as 1000-1999; may be given several times
-    #[arg(long = "uid", value_name = "UID", value_parser = |text: &str| ids(text, accounts::user))]
+    #[arg(long = "uid", value_name = "UID", value_parser = |text: &str| ids(text, user_id))]
     uids: Vec<IdText>,
 
     /// A group by number or name, or a range; may be given several times
-    #[arg(long = "gid", value_name = "GID", value_parser = |text: &str| ids(text, accounts::group))]
+    #[arg(long = "gid", value_name = "GID", value_parser = |text: &str| ids(text, group_id))]
     gids: Vec<IdText>,
 
     /// For how long, for example 2h
@@ -373,11 +372,11 @@ struct Which {
     host: String,
 
     /// The user that it states, by number or name [default: none, as at the start of a connection]
-    #[arg(long, visible_alias = "user", value_parser = accounts::user)]
+    #[arg(long, visible_alias = "user", value_parser = user_id)]
     uid: Option<u32>,
 
     /// A group that it states, by number or name; may be given several times
-    #[arg(long = "gid", value_name = "GID", visible_alias = "group", value_parser = accounts::group)]
+    #[arg(long = "gid", value_name = "GID", visible_alias = "group", value_parser = group_id)]
     gids: Vec<u32>,
 
     /// The name that its host states for itself, with NFS
@@ -675,7 +674,7 @@ mod tests {
         let app = |share: &str| AppText {
             name: "ior".into(),
             share: Some(share.into()),
-            uids: vec![ids("1000-1999", accounts::user).unwrap(), ids("root", accounts::user).unwrap()],
+            uids: vec![ids("1000-1999", user_id).unwrap(), ids("root", user_id).unwrap()],
             ..AppText::default()
         };
         let problem = |ttl: &str, share: &str| {
@@ -684,7 +683,7 @@ mod tests {
         };
         assert!(problem("2h", "a//b").starts_with("--share: "), "{}", problem("2h", "a//b"));
         assert!(problem("60d", "a").starts_with("--for: "), "{}", problem("60d", "a"));
-        assert!(ids("no-user-of-this-name", accounts::user).is_err());
+        assert!(ids("no-user-of-this-name", user_id).is_err());
     }
 
     const TEXT: &str = "[[server]]\nname = \"s1\"\naddress = \"tcp://127.0.0.1:3334\"\n\

@@ -24,7 +24,7 @@ use vpfs_proxy::admin::{
 use vpfs_proxy::{PeersReport, StateDir, connect_to_ask};
 
 use super::{CONFIG, load_config, runtime};
-use crate::exit::Exit;
+use crate::print::Exit;
 
 /// Which proxies are asked.
 #[derive(clap::Args)]
@@ -600,7 +600,7 @@ pub(super) mod tests {
     use crate::cmd::runtime;
 
     /// The configuration of two servers whose proxies were stopped: nobody takes what is sent to them.
-    pub(in super::super) fn stopped(folder: &Path) -> (PathBuf, [UnixListener; 2], std::net::TcpListener) {
+    pub(crate) fn stopped(folder: &Path) -> (PathBuf, [UnixListener; 2], std::net::TcpListener) {
         let path = folder.join("vpfs.toml");
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, UdpSocket};
 use std::time::Duration;
 
-use futures_util::future::FutureExt;
-use futures_util::future::join_all;
+use futures_util::future::{FutureExt, join_all};
 use futures_util::{StreamExt, stream};
 use tokio::task::JoinSet;
 use vpfs_config::{Config, Protocol, Server};
@@ -16,7 +15,7 @@ use vpfs_testbed::client::fetch_config;
 use vpfs_testbed::fsconfig::{Alias, Configuration};
 use vpfs_testbed::nfs;
 
-use crate::exit::Exit;
+use crate::print::Exit;
 
 /// An error if a process for these servers cannot start here. Without a choice among servers of several hosts the file
 /// is checked, wherever that is: then it is a warning.

@@ -10,8 +10,7 @@ use vpfs_proxy::admin::events::{Event, EventsReport};
 
 use super::asking::{Answers, Asking};
 use super::runtime;
-use crate::exit::Exit;
-use crate::print::{clock_time, now, plain, print};
+use crate::print::{Exit, clock_time, now, plain, print};
 
 /// How often the proxies are asked again.
 const EVERY: Duration = Duration::from_secs(1);

@@ -7,8 +7,7 @@ use std::{fs, io};
 use clap::builder::PossibleValuesParser;
 use clap_complete::env::Shells;
 
-use crate::exit::{CODES, Exit};
-use crate::print::print;
+use crate::print::{CODES, Exit, print};
 use crate::{GROUPS, related};
 
 /// Write man pages and completions for bash, zsh and fish

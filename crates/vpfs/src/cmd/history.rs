@@ -8,8 +8,7 @@ use vpfs_proxy::admin::api::{Sample, Waits};
 
 use super::app::of_admin;
 use super::asking::Asking;
-use crate::exit::Exit;
-use crate::print::{clock_time, now, plain, print, print_json};
+use crate::print::{Exit, clock_time, now, plain, print, print_json};
 
 /// Show what an application did and waited for
 ///

@@ -13,8 +13,7 @@ use vpfs_testbed::fsconfig::{Configuration, FsConfigError, FsServer};
 use vpfs_testbed::nfs::Url;
 
 use super::{count, random_hex};
-use crate::exit::Exit;
-use crate::print::print;
+use crate::print::{Exit, print};
 
 /// Write the configuration of a cluster from that of its OrangeFS servers, or for an NFS server
 ///
@@ -527,7 +526,7 @@ pub(super) mod tests {
     }
 
     /// The example of an application is valid when its comment is removed.
-    pub(super) fn assert_example(output: &Path) {
+    fn assert_example(output: &Path) {
         let text = std::fs::read_to_string(output.join("vpfs.toml")).unwrap();
         let (before, example) = text.split_once("# [[app]]\n").expect("an example");
         let (example, after) = example.split_once("\n\n").unwrap_or((example, ""));

@@ -1,6 +1,5 @@
-//! One file or folder for each subcommand.
+//! A file per subcommand, and what they share.
 
-mod accounts;
 pub(crate) mod app;
 mod asking;
 mod check;
@@ -11,6 +10,7 @@ pub(crate) mod generate;
 pub(crate) mod history;
 pub(crate) mod init;
 pub(crate) mod layout;
+mod logs;
 pub(crate) mod mount;
 pub(crate) mod peers;
 pub(crate) mod profile;
@@ -22,7 +22,6 @@ pub(crate) mod sim;
 pub(crate) mod slurm;
 pub(crate) mod status;
 pub(crate) mod support_bundle;
-mod systemd;
 pub(crate) mod top;
 pub(crate) mod web;
 pub(crate) mod why;
@@ -33,9 +32,10 @@ use std::path::Path;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ring::rand::{SecureRandom, SystemRandom};
-use vpfs_config::{Config, Protocol};
+use vpfs_config::{Account, Config, Protocol};
+use vpfs_proxy::account_id;
 
-use crate::exit::Exit;
+use crate::print::Exit;
 
 /// The configuration of a host.
 const CONFIG: &str = "/etc/vpfs/vpfs.toml";
@@ -76,4 +76,38 @@ fn random_hex<const N: usize>() -> Result<String, Exit> {
 fn runtime() -> Result<tokio::runtime::Runtime, Exit> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.map_err(|error| Exit::Failed(format!("cannot start threads: {error}")))
+}
+
+/// Reads a user; fits clap's `value_parser`.
+pub(super) fn user_id(text: &str) -> Result<u32, String> {
+    id(text, Account::User)
+}
+
+/// Reads a group; fits clap's `value_parser`.
+pub(super) fn group_id(text: &str) -> Result<u32, String> {
+    id(text, Account::Group)
+}
+
+fn id(text: &str, account: fn(String) -> Account) -> Result<u32, String> {
+    if let Ok(id) = text.parse() {
+        return Ok(id);
+    }
+    let account = account(text.to_owned());
+    match account_id(&account) {
+        Ok(Some(id)) => Ok(id),
+        Ok(None) => Err(format!("there is no {account} on this host; give its number instead")),
+        Err(error) => Err(format!("cannot look up {account}: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_names_are_read() {
+        assert_eq!((user_id("1000"), user_id("root"), group_id("root")), (Ok(1000), Ok(0), Ok(0)));
+        let unknown = "there is no user nobody-of-this-name on this host; give its number instead";
+        assert_eq!(user_id("nobody-of-this-name"), Err(unknown.to_owned()));
+    }
 }

@@ -20,12 +20,10 @@ use vpfs_overlay::{Class, MountError, Mounted, Options, Recorder, Rule, Writer, 
 use vpfs_proxy::admin::events::Events;
 use vpfs_proxy::{Daemon, Environment, Resolver, StateDir, Turns};
 
-use super::{load_config, proxy, systemd};
-use crate::exit::Exit;
-use crate::log;
-use crate::log::LogSwitch;
-use crate::print::now;
-use crate::signals::Stop;
+use super::{load_config, proxy};
+use crate::print::{Exit, now};
+use crate::service;
+use crate::service::{LogSwitch, Stop};
 
 /// Show a directory under another path: with regions of files in several directories, traces, and shares
 ///
@@ -72,7 +70,7 @@ impl Mount {
         let (level, is_json) = config
             .as_ref()
             .map_or((LogLevel::Info, false), |(config, _)| (config.log.level, config.log.format == LogFormat::Json));
-        let log = log::start(level, is_json, &events)?;
+        let log = service::start_log(level, is_json, &events)?;
         let (recorder, writer) = self.trace.as_deref().map(record).transpose()?.unzip();
         let (classes, rules) = regions.map_or_else(Default::default, |regions| (regions.classes, regions.rules));
         super::runtime()?.block_on(async {
@@ -102,7 +100,7 @@ impl Mount {
         })?;
         let what = format!("{} at {}", self.source.display(), self.mountpoint.display());
         tracing::info!("showing {what}");
-        systemd::ready(&what, false);
+        service::ready(&what, false);
         let mut hangup = signal(SignalKind::hangup()).map_err(failed)?;
         loop {
             tokio::select! {
@@ -113,7 +111,7 @@ impl Mount {
                 },
             }
         }
-        systemd::stopping();
+        service::stopping();
         tracing::info!("unmounting; files that are open still work until they are closed");
         mounted.unmount().map_err(failed)?;
         tokio::select! {
@@ -135,7 +133,7 @@ pub(super) struct Shares {
 }
 
 /// Reads a file, and chooses the mount that this host or `name` is.
-pub(super) fn load_shares(path: &Path, name: Option<&str>) -> Result<(Config, ServerId), Exit> {
+fn load_shares(path: &Path, name: Option<&str>) -> Result<(Config, ServerId), Exit> {
     let config = load_config(path)?;
     let path = path.display();
     if !config.servers.iter().all(vpfs_config::Server::is_mount) {

@@ -11,8 +11,7 @@ use vpfs_proxy::{PeerReport, PeersReport, TrafficReport};
 
 use super::asking::Asking;
 use super::runtime;
-use crate::exit::Exit;
-use crate::print::{print, print_json, roughly};
+use crate::print::{Exit, print, print_json, roughly};
 
 /// Show which other proxies are there, and what applications got here and elsewhere
 ///

@@ -16,11 +16,10 @@ use vpfs_testbed::profile::{
     fit_class, fit_network, network_summary, network_toml, records, to_toml,
 };
 
-use super::workload::target;
-use super::workload::target::ProgressLine;
-use crate::exit::Exit;
+use super::workload;
+use super::workload::ProgressLine;
 use crate::print;
-use crate::print::print;
+use crate::print::{Exit, print};
 
 /// Measure storage, and write the depth and slot costs that `vpfs proxy` schedules it with
 ///
@@ -120,7 +119,7 @@ impl ProfileArgs {
 
     fn write_json(&self, measurements: &Measurements) -> Result<(), Exit> {
         let Some(path) = &self.json else { return Ok(()) };
-        target::write_output(
+        workload::write_output(
             path,
             &json!({ "measured": self.subject.describe(), "measurements": records(measurements) }),
         )
@@ -327,7 +326,7 @@ impl ClassArgs {
 
     fn write_json(&self, timings: &[Timing]) -> Result<(), Exit> {
         let Some(path) = &self.json else { return Ok(()) };
-        target::write_output(
+        workload::write_output(
             path,
             &json!({ "class": self.name, "measured": self.subject.describe(), "measurements": timings }),
         )

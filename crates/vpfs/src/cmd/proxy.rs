@@ -28,12 +28,10 @@ use vpfs_proxy::admin::{
 use vpfs_proxy::{Askers, Daemon, Environment, Inheritance, Observer, Offer, Pushes, Resolver, StateDir, check_names};
 
 use super::write_back::{Attached, Watch};
-use super::{asking, check, count, load_config, runtime, systemd, web};
-use crate::exit::Exit;
-use crate::log::LogSwitch;
-use crate::print::{print, roughly};
-use crate::signals::Stop;
-use crate::{log, signals};
+use super::{asking, check, count, load_config, runtime, web};
+use crate::print::{Exit, print, roughly};
+use crate::service;
+use crate::service::{LogSwitch, Stop};
 
 /// Run proxies in front of storage servers that schedule the requests of clients
 ///
@@ -119,7 +117,7 @@ impl Proxy {
             });
         }
         let events = Events::default();
-        let switch = log::start(config.log.level, config.log.format == LogFormat::Json, &events)?;
+        let switch = service::start_log(config.log.level, config.log.format == LogFormat::Json, &events)?;
         if !config.warnings.list.is_empty() {
             tracing::warn!(warnings = %config.warnings, "the configuration is valid, but probably not as intended");
         }
@@ -150,7 +148,7 @@ impl Proxy {
         };
         signals.forget_upgrades()?;
         let askers = daemon.take_askers();
-        let watchdog = systemd::watch(daemon.observer());
+        let watchdog = service::watch(daemon.observer());
         let doors = (&daemon.observer(), daemon.pushes());
         let admin = serve_admin(daemon.config(), servers, self.take_over, doors, (events, askers));
         tell_ready(daemon.config(), servers, self.take_over);
@@ -185,7 +183,7 @@ impl Proxy {
         }
         drop(successor);
         tracing::info!("draining");
-        systemd::stopping();
+        service::stopping();
         tokio::select! {
             cut_off = daemon.drain() => match cut_off {
                 0 => tracing::info!("drained"),
@@ -230,7 +228,7 @@ struct Signals {
 impl Signals {
     /// All of them are handled from now on, and those that have no meaning are ignored.
     fn new() -> std::io::Result<Self> {
-        signals::ignore_harmless();
+        service::ignore_harmless();
         Ok(Self {
             hangup: signal(SignalKind::hangup())?,
             upgrade: signal(SignalKind::user_defined2())?,
@@ -264,7 +262,7 @@ fn tell_ready(config: &Config, servers: &[ServerId], is_successor: bool) {
         None => config.scheduler.policy.kind.name().to_owned(),
     };
     tracing::info!(servers = names, listeners = listeners(config, servers), policy, "ready");
-    systemd::ready(&format!("serving {names}"), is_successor);
+    service::ready(&format!("serving {names}"), is_successor);
 }
 
 /// For example `10.0.0.1:5334 and 3 more: by rules; 10.0.0.1:6334 and 3 more: climate`.
@@ -426,7 +424,7 @@ const TAKE_OVER: &str = "--take-over";
 const SIGKILL: i32 = 9;
 
 /// A successor that was started and may not be ready yet. Dropped before, it is ended.
-pub(crate) struct Starting {
+struct Starting {
     pid: u32,
     ready: Pin<Box<dyn Future<Output = io::Result<Offer>> + Send>>,
     /// The configuration was read again meanwhile.
@@ -450,7 +448,7 @@ impl Starting {
         // With a command that lives longer, this process would hold the other end, too, and not notice its end.
         let child = {
             let mut command = Command::new(program);
-            systemd::pass_watchdog_on(&mut command);
+            service::pass_watchdog_on(&mut command);
             command.args(args).arg(TAKE_OVER).stdin(OwnedFd::from(theirs)).spawn()?
         };
         let (pid, offering) = (child.id(), daemon.offer(ours));
@@ -471,7 +469,7 @@ impl Starting {
     pub(crate) async fn ready(&mut self) -> io::Result<Offer> {
         let offer = (&mut self.ready).await?;
         let pid = self.pid;
-        systemd::succeeded_by(pid);
+        service::succeeded_by(pid);
         tracing::info!(pid, "the successor is ready");
         if self.has_old_file
             && let Some(process) = i32::try_from(pid).ok().and_then(Pid::from_raw)
@@ -483,7 +481,7 @@ impl Starting {
     }
 
     /// This process has read its configuration again; the successor does so when it is ready.
-    pub(crate) fn reload_later(&mut self) {
+    fn reload_later(&mut self) {
         self.has_old_file = true;
     }
 }
@@ -514,7 +512,7 @@ impl Drop for Unready {
 }
 
 /// Hands all connections over, and ends when the last one is.
-pub(crate) async fn hand_over(daemon: Daemon, offer: Offer, stop: &mut Stop) -> Result<(), Exit> {
+async fn hand_over(daemon: Daemon, offer: Offer, stop: &mut Stop) -> Result<(), Exit> {
     tokio::select! {
         (given, cut_off) = daemon.hand_over(offer) => {
             tracing::info!(given, cut_off, "connections are handed over");
@@ -525,7 +523,7 @@ pub(crate) async fn hand_over(daemon: Daemon, offer: Offer, stop: &mut Stop) -> 
 }
 
 /// What the process at the other end of standard input offers.
-pub(crate) async fn inheritance() -> io::Result<Inheritance> {
+async fn inheritance() -> io::Result<Inheritance> {
     let channel = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     tokio::task::spawn_blocking(move || Inheritance::receive(channel)).await.map_err(io::Error::other)?
 }
@@ -576,7 +574,7 @@ fn all_of_ours() -> String {
 }
 
 /// Lets the proxy with this process id reload, and waits for the outcome.
-pub(crate) fn ask_reload(pid: Pid) -> Result<(), Exit> {
+fn ask_reload(pid: Pid) -> Result<(), Exit> {
     let number = pid.as_raw_nonzero();
     if !is_ours(pid) {
         return Err(Exit::Usage(format!("process {number} is no vpfs proxy; {}", all_of_ours())));
@@ -627,7 +625,7 @@ fn reload(process: Pid, socket: &UnixDatagram) -> io::Result<Outcome> {
 
 /// Lets a daemon of this process read its file again, and tells who waits for it how that has ended.
 pub(super) async fn run_reload(daemon: &mut Daemon, file: &Path, log: &LogSwitch) {
-    systemd::reloading();
+    service::reloading();
     // The signal nearly always comes from root. What is in the file was decided by its owner.
     if let Ok(metadata) = fs::metadata(file) {
         let age = metadata.modified().ok().and_then(|written| written.elapsed().ok()).unwrap_or_default();
@@ -639,7 +637,7 @@ pub(super) async fn run_reload(daemon: &mut Daemon, file: &Path, log: &LogSwitch
         Ok(_) => log.set(daemon.config().log.level),
         Err(reason) => tracing::error!(%reason, "reload rejected; the old configuration stays active"),
     }
-    systemd::reloaded(&outcome);
+    service::reloaded(&outcome);
     paths(std::process::id()).for_each(|path| send(&outcome, &path));
 }
 

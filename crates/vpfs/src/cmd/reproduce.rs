@@ -10,9 +10,8 @@ use vpfs_report::figures::{Figure, PAPERS};
 use vpfs_report::{Report, Section};
 use vpfs_sim::parallel;
 
-use super::workload::target::{ProgressLine, write_output};
-use crate::exit::Exit;
-use crate::print::print;
+use super::workload::{ProgressLine, write_output};
+use crate::print::{Exit, print};
 
 /// Repeat the papers' experiments in the simulator and compare the results with the papers
 ///

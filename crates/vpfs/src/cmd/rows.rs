@@ -281,7 +281,7 @@ pub(super) mod tests {
 
     /// A proxy for a server after some time, in which *climate* had a request a second, used half of the storage's time
     /// and alone asked for it, and *idle* had nothing.
-    pub(in super::super) fn status(server: &str, up: u32) -> Status {
+    pub(crate) fn status(server: &str, up: u32) -> Status {
         let nothing = Work { queued: 0, outstanding: 0, ..work(0) };
         let app = |app: &str, work, seconds| App {
             app: app.to_owned(),

@@ -11,9 +11,9 @@ use vpfs_sim::model::device::DeviceProfile;
 use vpfs_testbed::nfs::{NfsConfig, NfsServer};
 use vpfs_testbed::{ClusterConfig, EmbeddedCluster};
 
-use crate::exit::Exit;
-use crate::log;
-use crate::signals::Stop;
+use crate::print::Exit;
+use crate::service;
+use crate::service::Stop;
 
 /// Run embedded servers that speak the OrangeFS protocol, or one of NFSv3, for tests and trials
 ///
@@ -77,7 +77,7 @@ fn device_help() -> String {
 
 impl Serve {
     pub(crate) fn run(&self) -> Result<(), Exit> {
-        let _log = log::start(self.log_level, false, &Events::default())?;
+        let _log = service::start_log(self.log_level, false, &Events::default())?;
         let runtime = super::runtime()?;
         let served = match self.protocol {
             Protocol::OrangeFs => runtime.block_on(self.serve(self.config()?)),

@@ -21,12 +21,11 @@ use vpfs_sim::{
     parallel,
 };
 
-use super::layout::logs;
-use super::workload::target::ProgressLine;
-use super::workload::{TraceFile, target};
-use crate::exit::Exit;
-use crate::print::{Blocks, print};
-use crate::signals::Stop;
+use super::logs;
+use super::workload;
+use super::workload::{ProgressLine, TraceFile};
+use crate::print::{Blocks, Exit, print};
+use crate::service::Stop;
 
 /// Simulate a cluster under each policy, and compare what the applications get
 ///
@@ -91,7 +90,7 @@ impl Sim {
         let policies = self.policies(&scenario)?;
         let trace = self.trace_of(&policies)?.map(Mutex::new);
         // A run may take an hour.
-        self.json.iter().chain(&self.html).try_for_each(|path| target::check_output(path))?;
+        self.json.iter().chain(&self.html).try_for_each(|path| workload::check_output(path))?;
         let runs = Runs::new(&scenario, self.quiet)?;
         let results = runs.of_policies(&policies, trace.as_ref())?;
         let alone = if self.alone { runs.alone(&results)? } else { Vec::new() };
@@ -157,10 +156,13 @@ impl Sim {
         }
         if let Some(path) = &self.json {
             let (name, seed) = (&scenario.name, scenario.seed);
-            target::write_output(path, &json!({ "scenario": name, "seed": seed, "alone": alone, "results": results }))?;
+            workload::write_output(
+                path,
+                &json!({ "scenario": name, "seed": seed, "alone": alone, "results": results }),
+            )?;
         }
         if let Some(path) = &self.html {
-            target::write_text(path, &report.html())?;
+            workload::write_text(path, &report.html())?;
         }
         Ok(())
     }

@@ -10,8 +10,7 @@ use vpfs_proxy::admin::api::{self, Span};
 
 use super::asking::{Answers, Asking};
 use super::{count, runtime, why};
-use crate::exit::Exit;
-use crate::print::{plain, print, print_json, roughly};
+use crate::print::{Exit, plain, print, print_json, roughly};
 
 /// Show servers, proxies, health, load, and what matters most now, on one screen
 ///

@@ -21,8 +21,7 @@ use vpfs_proxy::admin::{METRICS, get_by};
 use super::asking::{Answer, PATIENCE, connect, sockets};
 use super::doctor::{Patient, findings_table};
 use super::runtime;
-use crate::exit::Exit;
-use crate::print::{now, print};
+use crate::print::{Exit, now, print};
 
 /// Write what others need to help: configuration, findings of vpfs doctor, status, metrics, events
 ///

@@ -19,8 +19,7 @@ use super::asking::{Answers, Asking};
 use super::rows::{Glance, Level, Row};
 use super::runtime;
 use super::why::explain;
-use crate::exit::Exit;
-use crate::print::{clock_time, mean_time, now, percent, print, print_json};
+use crate::print::{Exit, clock_time, mean_time, now, percent, print, print_json};
 
 /// Show who uses the storage, who waits for whom, and what each application is entitled to
 ///

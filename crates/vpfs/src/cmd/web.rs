@@ -19,9 +19,8 @@ use super::asking::{Answer, Asking};
 use super::rows::{Glance, Level, Row};
 use super::why::Matrix;
 use super::{random_hex, runtime};
-use crate::exit::Exit;
-use crate::print::{clock_time, mean_time, now, percent, plain, print};
-use crate::signals::Stop;
+use crate::print::{Exit, clock_time, mean_time, now, percent, plain, print};
+use crate::service::Stop;
 
 /// How often the proxies are asked, and the page is loaded again.
 const EVERY: Duration = Duration::from_secs(5);

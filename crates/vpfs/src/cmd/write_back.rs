@@ -21,9 +21,9 @@ use vpfs_testbed::fsconfig::Configuration;
 
 use super::check::{Names, is_own};
 use super::{load_config, runtime};
-use crate::exit::Exit;
-use crate::log;
-use crate::signals::Stop;
+use crate::print::Exit;
+use crate::service;
+use crate::service::Stop;
 
 /// Limit what is in the memory of a server's host and not yet on its disk
 ///
@@ -72,13 +72,13 @@ impl WriteBackArgs {
         let failed = |error| Exit::Failed(format!("cannot handle signals: {error}"));
         let mut stop = Stop::new().map_err(failed)?;
         let config = load_config(&self.config)?;
-        let _log = log::start(config.log.level, config.log.format == LogFormat::Json, &Events::default())?;
+        let _log = service::start_log(config.log.level, config.log.format == LogFormat::Json, &Events::default())?;
         let Some(setting) = in_force(&config) else {
             tracing::info!("limits.write_back is off, or vpfs only observes: nothing to do");
-            super::systemd::ready("off", self.attached);
+            crate::service::ready("off", self.attached);
             return stopped(&mut stop, self.attached).await;
         };
-        super::systemd::ready("looking for disks", self.attached);
+        crate::service::ready("looking for disks", self.attached);
         let limiting = async {
             let servers = self.here(&config).await?;
             if servers.is_empty() {

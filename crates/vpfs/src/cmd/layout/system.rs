@@ -3,11 +3,9 @@
 use clap::ValueEnum;
 use vpfs_harl::{Adapted, Component, Rules, adapt};
 
-use super::answer::Group;
-use super::logs::Classes;
-use super::{Advised, exact, no_advice, shown, size, stripes};
-use crate::cmd::layout;
-use crate::exit::Exit;
+use super::{Advised, Group, exact, no_advice, shown, size, stripes};
+use crate::cmd::logs::Classes;
+use crate::print::Exit;
 
 /// File systems, and a library that creates files in some of them.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -45,10 +43,9 @@ impl System {
         Ok(self.text(classes, group.first)? + &others)
     }
 
-    /// What to set for a file.
     fn text(self, classes: &Classes, advised: &Advised) -> Result<String, Exit> {
         let limited = match self {
-            Self::Orangefs => return layout::commands(classes, advised),
+            Self::Orangefs => return super::commands(classes, advised),
             Self::Lustre => LUSTRE,
             Self::LustreYaml => LUSTRE_YAML,
             Self::Beegfs => BEEGFS,
@@ -196,7 +193,6 @@ fn template(classes: &Classes, components: &[Component]) -> Result<String, Exit>
     Ok(text)
 }
 
-/// The pool of each component.
 struct Pools<'a>(Vec<Option<&'a str>>);
 
 impl<'a> Pools<'a> {
@@ -341,7 +337,7 @@ mod tests {
     use vpfs_harl::{Model, Op, Question, Request, Trace, advise};
 
     use super::*;
-    use crate::cmd::layout::logs::tests::TWO;
+    use crate::cmd::logs::tests::TWO;
 
     fn question(now: u64) -> Question {
         Question { now, ..Question::new(Model::Paper, 1 << 22) }

@@ -2,23 +2,34 @@
 //! whatever takes them may stop doing so, and nothing else waits for it.
 
 use std::fs::File;
+use std::future::poll_fn;
 use std::io;
 use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::task::Poll;
+use std::time::Duration;
 
+use futures_util::future::FutureExt;
+use rustix::process::Signal as Number;
+use sd_notify::NotifyState;
 use serde_json::{Map, Value};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinSet;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::reload::Handle;
 use tracing_subscriber::{Registry, reload};
 use vpfs_config::LogLevel;
+use vpfs_proxy::Observer;
 use vpfs_proxy::admin::events::Events;
 
-use crate::exit::Exit;
+use crate::print::Exit;
 
 /// Overrides every configured level: levels by target, such as `warn,vpfs_proxy=debug`.
 const VARIABLE: &str = "VPFS_LOG";
@@ -46,7 +57,7 @@ impl LogSwitch {
 
 /// Starts logging at `level`, or at the level in the environment variable `VPFS_LOG`. `events` get what has the default
 /// level, whatever the level of the log is.
-pub(crate) fn start(level: LogLevel, json: bool, events: &Events) -> Result<LogSwitch, Exit> {
+pub(crate) fn start_log(level: LogLevel, json: bool, events: &Events) -> Result<LogSwitch, Exit> {
     let variable = std::env::var(VARIABLE).ok();
     let filter = match &variable {
         Some(text) => {
@@ -178,6 +189,138 @@ fn put(entry: &mut Vec<u8>, name: &str, value: &str) {
     entry.extend_from_slice(&(value.len() as u64).to_le_bytes());
     entry.extend_from_slice(value.as_bytes());
     entry.push(b'\n');
+}
+
+/// Signals that ask a process to end.
+pub(crate) struct Stop(Vec<Signal>);
+
+impl Stop {
+    /// Handles SIGTERM and SIGINT from now on.
+    pub(crate) fn new() -> io::Result<Self> {
+        Self::on(&[SignalKind::terminate(), SignalKind::interrupt()])
+    }
+
+    /// Handles these from now on.
+    pub(crate) fn on(kinds: &[SignalKind]) -> io::Result<Self> {
+        kinds.iter().map(|kind| signal(*kind)).collect::<io::Result<_>>().map(Self)
+    }
+
+    /// Waits for the next one of any of them.
+    pub(crate) async fn asked(&mut self) {
+        poll_fn(|context| {
+            let comes = self.0.iter_mut().any(|signal| signal.poll_recv(context).is_ready());
+            if comes { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    /// Sets `flag` at the first one; the second one ends the process.
+    pub(crate) async fn set(mut self, flag: Arc<AtomicBool>) {
+        self.asked().await;
+        flag.store(true, Ordering::Relaxed);
+        self.asked().await;
+        std::process::exit(130)
+    }
+}
+
+/// Signals that end a process by default, although people who send them to a daemon hardly mean that.
+const HARMLESS: [(Number, &str); 8] = [
+    (Number::USR1, "SIGUSR1"),
+    (Number::ALARM, "SIGALRM"),
+    (Number::VTALARM, "SIGVTALRM"),
+    (Number::PROF, "SIGPROF"),
+    (Number::IO, "SIGIO"),
+    (Number::POWER, "SIGPWR"),
+    (Number::STKFLT, "SIGSTKFLT"),
+    (Number::XFSZ, "SIGXFSZ"),
+];
+/// The signals that Linux leaves to programs and C libraries to their users.
+const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
+
+/// These signals do nothing from now on except write a line to the log. Call within a runtime.
+pub(crate) fn ignore_harmless() {
+    let named = HARMLESS.into_iter().map(|(signal, name)| (signal.as_raw(), name.to_owned()));
+    let numbered = REAL_TIME.map(|number| (number, format!("SIGRTMIN+{}", number - REAL_TIME.start())));
+    for (number, name) in named.chain(numbered) {
+        // A signal that this system does not have cannot come.
+        let Ok(mut received) = signal(SignalKind::from_raw(number)) else { continue };
+        tokio::spawn(async move {
+            while received.recv().await.is_some() {
+                let meanings = "SIGHUP reloads, SIGUSR2 upgrades, SIGTERM and SIGINT drain";
+                tracing::info!(signal = name, "this signal has no meaning here: {meanings}");
+            }
+        });
+    }
+}
+
+/// The longest status that is shown.
+const STATUS_MAX: usize = 500;
+
+/// Everything is served; a successor's predecessor says so for it.
+pub(crate) fn ready(status: &str, is_successor: bool) {
+    let ready = (!is_successor).then_some(NotifyState::Ready);
+    tell(&ready.into_iter().chain([NotifyState::Status(status)]).collect::<Vec<_>>());
+}
+
+/// A reload begins. systemd wants to know when, so that it recognises the end of this one.
+pub(crate) fn reloading() {
+    let now = NotifyState::monotonic_usec_now().ok();
+    tell(&[NotifyState::Reloading].into_iter().chain(now).collect::<Vec<_>>());
+}
+
+/// A reload has ended, and how.
+pub(crate) fn reloaded(outcome: &Result<String, String>) {
+    let text = match outcome {
+        Ok(what) => format!("reloaded: {what}"),
+        Err(reason) => format!("reload rejected, the old configuration stays active: {reason}"),
+    };
+    let line: String = text.replace('\n', "; ").chars().take(STATUS_MAX).collect();
+    tell(&[NotifyState::Ready, NotifyState::Status(&line)]);
+}
+
+/// The process with this id is the main one from now on, and has the whole time until its first ping is due.
+pub(crate) fn succeeded_by(pid: u32) {
+    tell(&[NotifyState::Watchdog, NotifyState::MainPid(pid)]);
+}
+
+/// Lets `successor` serve the watchdog of this process, which is named by its id; without an id, it is for anyone.
+pub(crate) fn pass_watchdog_on(successor: &mut Command) {
+    successor.env_remove("WATCHDOG_PID");
+}
+
+/// Until this is dropped, tells systemd that the data path answers, if it watches for that. It restarts a proxy that
+/// hangs.
+pub(crate) fn watch(observer: Observer) -> JoinSet<()> {
+    let mut watching = JoinSet::new();
+    if let Some(patience) = sd_notify::watchdog_enabled() {
+        watching.spawn(ping(observer, patience).boxed());
+    }
+    watching
+}
+
+async fn ping(observer: Observer, patience: Duration) {
+    loop {
+        // First of all: a successor is not heard until its predecessor has named it.
+        tokio::time::sleep(patience / 4).await;
+        let mut pulse = std::pin::pin!(observer.pulse());
+        if tokio::time::timeout(patience / 2, &mut pulse).await.is_err() {
+            tracing::error!("the data path does not answer; systemd will restart this process");
+            pulse.await;
+        }
+        tell(&[NotifyState::Watchdog]);
+    }
+}
+
+/// Operations in progress end.
+pub(crate) fn stopping() {
+    tell(&[NotifyState::Stopping]);
+}
+
+/// Without systemd this does nothing.
+fn tell(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::warn!(%error, "cannot notify systemd");
+    }
 }
 
 #[cfg(test)]

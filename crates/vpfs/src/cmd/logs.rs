@@ -7,13 +7,12 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use vpfs_config::tunables::{Kind, Section, Tunable};
-use vpfs_config::units::Rate;
+use vpfs_config::units::{Rate, parse_size};
 use vpfs_config::{Table, read_file, read_text};
 use vpfs_core::Bytes;
 use vpfs_harl::{Access, Cluster, Columns, DarshanReader, Log, LogReader, ServerClass, TimeUnit, Trace, Unpacked};
 
-use super::some_size;
-use crate::exit::Exit;
+use crate::print::Exit;
 
 /// The longest line that is read; names of files have up to 4 KiB.
 const LINE_MAX: u64 = 64 << 10;
@@ -327,6 +326,15 @@ fn access(class: &Table<'_>, key: &str) -> Option<Access> {
     access.map_err(|error| class.refuse(key, error.to_string())).ok()
 }
 
+/// An argument.
+pub(super) fn some_size(text: &str) -> Result<Bytes, String> {
+    match parse_size(text) {
+        Ok(size) if (1..=1 << 30).contains(&size.0) => Ok(size),
+        Ok(_) => Err("give a size from 1B to 1GiB".into()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use std::fs;
@@ -360,7 +368,7 @@ pub(super) mod tests {
     fn each_file_has_the_runs_that_use_it() {
         let csv = b"op,offset,size,file\nr,8192,4096,a\nw,0,4096,b\nr,0,6000,a\nr,0,0,c\n";
         let fio = b"fio version 2 iolog\na write 4096 1\n";
-        let darshan = include_bytes!("../../../../../fuzz/corpus/darshan/two_ranks");
+        let darshan = include_bytes!("../../../../fuzz/corpus/darshan/two_ranks");
         let files = read_all(&[csv, fio, darshan], None).unwrap();
         let runs = |name: &str| files[name].iter().map(|(trace, weight)| (offsets(trace), *weight)).collect::<Vec<_>>();
         assert_eq!(files.keys().collect::<Vec<_>>(), ["/scratch/shared.dat", "a", "b"]);
@@ -378,7 +386,7 @@ pub(super) mod tests {
             encoder.finish().expect("memory")
         };
         let csv = pack(b"op,offset,size,file\nr,8192,4096,a\n");
-        let darshan = pack(include_bytes!("../../../../../fuzz/corpus/darshan/two_ranks"));
+        let darshan = pack(include_bytes!("../../../../fuzz/corpus/darshan/two_ranks"));
         let files = read_all(&[&csv, &darshan], None).unwrap();
         assert_eq!(files.keys().collect::<Vec<_>>(), ["/scratch/shared.dat", "a"]);
         let cut = problem(&csv[..csv.len() - 9]);
@@ -433,7 +441,7 @@ pub(super) mod tests {
         assert!(read(folder.path().join("none")).contains("none: No such file"));
     }
 
-    pub(in super::super) const TWO: &str = r#"
+    pub(in crate::cmd) const TWO: &str = r#"
         network = "112MB/s"
         [[class]]
         name = "disk"

@@ -1,3 +1,0 @@
-//! The integration tests of vpfs, in one program: linking dozens takes longer than running them.
-
-mod guides;
