@@ -1,8 +1,7 @@
-//! What host lists denote, which application a client belongs to, which id it gets, and what stays when the file is read
-//! again.
+//! What host lists denote, which application a client belongs to, which id it gets, and what stays when the file is
+//! read again.
 
 use std::net::IpAddr;
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -15,12 +14,10 @@ use vpfs_config::{
 };
 use vpfs_core::{AppId, AppPolicy, OpKind, PolicyKind, Time};
 
-use crate::fuzz;
-
-const NETWORK: &str = "[[server]]\nname = \"s1\"\naddress = \"tcp://n1:3334\"\n[[listener]]\nport = 5334\n";
+use crate::{SITE, for_each_file, fuzz};
 
 fn config(text: &str) -> Config {
-    Config::parse("f", &format!("{NETWORK}{text}")).unwrap_or_else(|problems| panic!("{problems}"))
+    Config::parse("f", &format!("{SITE}{text}")).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 /// Host `c<n>` has the address 10.0.0.<n>; other hosts have none.
@@ -51,14 +48,9 @@ fn clients_match_by_network_address_and_name() {
         "[[app]]\nname = \"net\"\nclients = \"10.1.0.0/16\"\n[[app]]\nname = \"one\"\nclients = [\"192.168.0.7\", \"fd00::7\"]\n\
          [[app]]\nname = \"names\"\nclients = \"c[001-003,9]\"\n[apps]\nauto = \"off\"\n",
     );
-    let of = |text| who.identify(&client(ip(text), None, &[]));
-    assert_eq!(of("10.1.255.1"), app(0));
-    assert_eq!(of("::ffff:10.1.2.3"), app(0));
-    assert_eq!(of("192.168.0.7"), app(1));
-    assert_eq!(of("fd00::7"), app(1));
-    assert_eq!(of("10.0.0.3"), app(2));
-    assert_eq!(of("10.0.0.9"), app(2));
-    assert_eq!(of("10.0.0.4"), app(3));
+    let ips = ["10.1.255.1", "::ffff:10.1.2.3", "192.168.0.7", "fd00::7", "10.0.0.3", "10.0.0.9", "10.0.0.4"];
+    let of = ips.map(|text| who.identify(&client(ip(text), None, &[])));
+    assert_eq!(of, [0, 0, 1, 1, 2, 2, 3].map(app));
 }
 
 #[test]
@@ -206,7 +198,7 @@ fn automatic_applications_share_a_weight_as_configured() {
 
 #[test]
 fn networks_are_only_of_hosts() {
-    let error = |text: &str| Config::parse("f", &format!("{NETWORK}{text}")).unwrap_err().to_string();
+    let error = |text: &str| Config::parse("f", &format!("{SITE}{text}")).unwrap_err().to_string();
     let users = error("[apps]\nauto = \"uid\"\nauto_share = \"network\"\n");
     assert!(users.contains("apps.auto_share: \"network\" needs auto = \"client-host\""), "{users}");
     let useless = error("[apps]\nauto_prefix = 16\n");
@@ -223,7 +215,7 @@ fn a_diff_names_changes_that_need_a_restart() {
         "app.a.name: not set -> a\napp.a.uids: not set -> 0\napp.a.weight: not set -> 1\napp.order: other -> a, other\nscheduler.depth: 14 -> 28"
     );
     assert!(diff.restart.is_empty());
-    let moved = Config::parse("f", &NETWORK.replace("5334", "6334")).unwrap();
+    let moved = Config::parse("f", &SITE.replace("5334", "6334")).unwrap();
     assert_eq!(older.diff(&moved).to_string(), "listener.1.port: 5334 -> 6334 (needs a restart)");
     assert!(older.diff(&older).is_empty());
     // Another spelling of the same amount, and an explicit default, change nothing.
@@ -455,7 +447,6 @@ fn what_a_mount_cannot_know_is_refused_with_the_fix() {
         let found = problems(&format!("{MOUNT}{text}"));
         assert!(found.contains(expected), "{text}: {found}");
     }
-    let server = "[[server]]\nname = \"s\"\naddress = \"tcp://n1:3334\"\n[[listener]]\nport = 5334\n";
     for (text, expected) in [
         (
             "[[app]]\nname = \"a\"\nprograms = \"/bin/*\"\n",
@@ -463,7 +454,7 @@ fn what_a_mount_cannot_know_is_refused_with_the_fix() {
         ),
         ("[apps]\nauto = \"job\"\n", "f:7: apps.auto: \"job\" is known of programs that use a mount only"),
     ] {
-        let found = problems(&format!("{server}{text}"));
+        let found = problems(&format!("{SITE}{text}"));
         assert!(found.contains(expected), "{text}: {found}");
     }
     let found = problems("[[server]]\nname = \"m\"\naddress = \"mount://c001:7\"\n");
@@ -719,12 +710,5 @@ proptest! {
 /// The check of the fuzz target, on its corpus: one file for each notation, one list on each line.
 #[test]
 fn fuzz_corpus() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/hosts");
-    let mut count = 0;
-    for entry in std::fs::read_dir(corpus).unwrap() {
-        let data = std::fs::read(entry.unwrap().path()).unwrap();
-        (0..=data.len()).for_each(|len| fuzz::hosts(&data[..len]));
-        count += 1;
-    }
-    assert!(count >= 5, "{count} files");
+    for_each_file("fuzz/corpus/hosts", 5, |data| (0..=data.len()).for_each(|len| fuzz::hosts(&data[..len])));
 }

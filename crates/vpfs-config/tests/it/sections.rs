@@ -8,12 +8,11 @@ use std::time::Duration;
 use vpfs_config::{Config, HostSet, Metrics, PeerSecurity};
 use vpfs_core::{Backfill, Bytes, Minimum, PolicyKind, Scope, Settings, SharingMode, Target, WindowOrder};
 
-const SITE: &str =
-    "[[server]]\nname = \"s1\"\naddress = \"tcp://n1:3334\"\n[[listener]]\nport = 5334\n[apps]\ndefault = \"a\"\n";
+use crate::SITE;
 
 /// `app` are the keys of the only application, `scheduler` those of `[scheduler]`.
 fn parse(scheduler: &str, app: &str) -> Result<Config, String> {
-    let text = format!("{SITE}[[app]]\nname = \"a\"\n{app}\n[scheduler]\n{scheduler}");
+    let text = format!("{SITE}[apps]\ndefault = \"a\"\n[[app]]\nname = \"a\"\n{app}\n[scheduler]\n{scheduler}");
     let files = |name: &str| match name {
         "disk.toml" => Ok("[scheduler]\ndepth = 20\nslot_cost = [{ up_to = \"1MiB\", slots = 7 }]\n".to_owned()),
         "wrong.toml" => Ok("[scheduler]\npolicy = \"fifo\"\n".to_owned()),
@@ -236,17 +235,19 @@ fn promises_beyond_the_capacity_are_refused() {
 
 #[test]
 fn observing_holds_nothing_and_checks_all() {
-    let text = "[[server]]\nname = \"s1\"\naddress = \"tcp://10.0.0.1:3334\"\n[[listener]]\nport = 5334\n\
-                [scheduler]\nmode = \"observe\"\nmetadata_depth = 4\n\
+    let text = "[scheduler]\nmode = \"observe\"\nmetadata_depth = 4\n\
                 [[app]]\nname = \"a\"\nclients = \"10.0.1.1\"\ncap = \"1MB/s\"\nlatency = \"5ms\"\n";
-    let config = Config::parse("vpfs.toml", text).unwrap();
+    let config = config(&format!("{SITE}{text}"));
     let scheduler = &config.scheduler;
     assert_eq!((scheduler.policy.kind, scheduler.observed), (PolicyKind::Fifo, Some(PolicyKind::Isolation)));
     assert_eq!((scheduler.policy.metadata_depth, config.apps[0].cap), (None, None));
     assert!(config.apps[0].latency.is_some(), "what is late is counted");
     assert!(config.warnings.list.is_empty(), "what will have an effect later is no mistake: {}", config.warnings);
     let wrong = text.replace("1MB/s", "1MB");
-    assert!(Config::parse("vpfs.toml", &wrong).is_err(), "so that the mode can be changed without surprises");
+    assert!(
+        Config::parse("f", &format!("{SITE}{wrong}")).is_err(),
+        "so that the mode can be changed without surprises"
+    );
 }
 
 const SERVERS: &str = "[[server]]\nname = \"s1\"\naddress = \"tcp://10.0.0.1:3334\"\n\
@@ -257,12 +258,8 @@ fn parse_peers(peers: &str) -> Result<Config, String> {
 }
 
 #[test]
-fn without_the_table_there_are_no_peers() {
-    assert_eq!(parse_peers("").unwrap().peers, None);
-}
-
-#[test]
 fn a_port_is_on_the_hosts_of_the_servers() {
+    assert_eq!(parse_peers("").unwrap().peers, None);
     let peers = parse_peers("[peers]\nport = 7334\nshared_key = \"peers.key\"\n").unwrap().peers.unwrap();
     assert_eq!(peers.addresses, [("10.0.0.1".into(), 7334), ("oss2".into(), 7334)]);
     assert_eq!(peers.security, PeerSecurity::SharedKey("peers.key".into()));
@@ -300,25 +297,21 @@ fn problems_say_what_to_write() {
 
 #[test]
 fn paths_are_relative_to_the_file() {
-    let folder = std::env::temp_dir().join(format!("vpfs-config-peers-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let file = folder.join("vpfs.toml");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("vpfs.toml");
     let text = "[peers]\nport = 1\nshared_key = \"k\"\nsockets = \"/run/x\"\n";
     std::fs::write(&file, format!("{SERVERS}{text}")).unwrap();
     let peers = Config::load(&file).unwrap().peers.unwrap();
-    std::fs::remove_dir_all(&folder).unwrap();
-    assert_eq!(peers.security, PeerSecurity::SharedKey(folder.join("k")));
+    assert_eq!(peers.security, PeerSecurity::SharedKey(folder.path().join("k")));
     assert_eq!(peers.sockets, Path::new("/run/x"));
 }
 
-const METRICS_SITE: &str = "[[server]]\nname = \"s1\"\naddress = \"tcp://10.0.0.1:3334\"\n[[listener]]\nport = 5334\n";
-
 fn metrics(text: &str) -> Option<Metrics> {
-    Config::parse("f", &format!("{METRICS_SITE}{text}")).unwrap_or_else(|problems| panic!("{problems}")).metrics
+    config(&format!("{SITE}{text}")).metrics
 }
 
 fn problem_metrics(text: &str) -> String {
-    Config::parse("f", &format!("{METRICS_SITE}[metrics]\n{text}")).expect_err(text).to_string()
+    Config::parse("f", &format!("{SITE}[metrics]\n{text}")).expect_err(text).to_string()
 }
 
 #[test]
@@ -352,7 +345,7 @@ fn nonsense_is_refused_with_place_and_fix() {
 /// The page shows more than metrics, and a browser sends no token: it needs its key everywhere.
 #[test]
 fn the_page_is_off_by_default_and_needs_a_key() {
-    let web = |text: &str| Config::parse("f", &format!("{METRICS_SITE}[web]\n{text}")).map(|config| config.web);
+    let web = |text: &str| Config::parse("f", &format!("{SITE}[web]\n{text}")).map(|config| config.web);
     assert_eq!(web("").ok(), Some(None));
     let found = web("listen = \"127.0.0.1:9335\"\nkey = \"web.key\"\n").ok().flatten().map(|web| web.key);
     assert_eq!(found.as_deref(), Some(Path::new("web.key")));
@@ -365,9 +358,6 @@ fn the_page_is_off_by_default_and_needs_a_key() {
         assert!(problem.starts_with("f:7: web.") && problem.contains(fix), "{problem}");
     }
 }
-
-const TRUST_SERVERS: &str = "[[server]]\nname = \"s1\"\naddress = \"tcp://10.0.0.1:3334\"\n[[server]]\nname = \"s2\"\n\
-                       address = \"tcp://oss2:3334\"\n[[listener]]\nport = 5334\n";
 
 fn config(text: &str) -> Config {
     Config::parse("f", text).unwrap_or_else(|problems| panic!("{problems}"))
@@ -392,7 +382,7 @@ fn believed<const N: usize>(hosts: &HostSet, ips: [&str; N]) -> [bool; N] {
 
 #[test]
 fn the_servers_own_addresses_are_believed() {
-    let hosts = servers(TRUST_SERVERS);
+    let hosts = servers(SERVERS);
     let ips = ["10.0.0.1", "::ffff:10.0.0.1", "10.0.0.2", "192.168.0.2", "10.0.0.3", "127.0.0.1"];
     assert_eq!(believed(&hosts, ips), [true, true, true, true, false, false]);
 }
@@ -409,7 +399,7 @@ fn loopback_is_believed_only_if_listed() {
 
 #[test]
 fn a_list_replaces_the_servers_addresses() {
-    let list = |list: &str| servers(&format!("{TRUST_SERVERS}[trust]\nservers = {list}\n"));
+    let list = |list: &str| servers(&format!("{SERVERS}[trust]\nservers = {list}\n"));
     let ips = ["10.0.0.1", "10.1.2.3", "192.168.0.7", "10.0.0.2"];
     assert_eq!(believed(&list("[\"10.1.0.0/16\", \"oss[7-8]\"]"), ips), [false, true, true, false]);
     assert_eq!(believed(&list("[]"), ips), [false; 4]);
@@ -418,15 +408,15 @@ fn a_list_replaces_the_servers_addresses() {
 /// A name that has no address now must not keep the proxies from starting.
 #[test]
 fn a_host_without_address_is_not_believed() {
-    let hosts = servers(&TRUST_SERVERS.replace("oss2", "mds"));
+    let hosts = servers(&SERVERS.replace("oss2", "mds"));
     assert_eq!(believed(&hosts, ["10.0.0.1", "10.0.0.2"]), [true, false]);
-    let list = format!("{TRUST_SERVERS}[trust]\nservers = [\"oss1\", \"mds\"]\n");
+    let list = format!("{SERVERS}[trust]\nservers = [\"oss1\", \"mds\"]\n");
     assert_eq!(believed(&servers(&list), ["10.0.0.1", "10.0.0.2"]), [true, false]);
     assert_eq!(config(&list).unresolved().collect::<Vec<_>>(), [("mds", 10), ("oss1", 10)]);
 }
 
 #[test]
 fn a_change_needs_no_restart() {
-    let diff = config(TRUST_SERVERS).diff(&config(&format!("{TRUST_SERVERS}[trust]\nservers = \"oss1\"\n")));
+    let diff = config(SERVERS).diff(&config(&format!("{SERVERS}[trust]\nservers = \"oss1\"\n")));
     assert_eq!(diff.to_string(), "trust.servers: not set -> oss1");
 }

@@ -8,6 +8,8 @@ use vpfs_config::HostList;
 use vpfs_config::sets::{AppText, IdText, Set, SetText};
 use vpfs_config::slurm::{Built, Job, Jobs, Settings, build, build_for_mounts, nodes_of, slurm_manual};
 
+use crate::pairs;
+
 /// Printed by squeue 22.05.8 of Debian: an exclusive job on c1 and c2; an array whose tasks have c3 and c4; a
 /// heterogeneous job whose components have c3 and c4 as well; and jobs without nodes, one of which has a hostile name.
 const CAPTURED: &str = include_str!("../captured/22.05.json");
@@ -149,57 +151,59 @@ fn ten_thousand_jobs_fit_and_more_are_counted() {
 
 #[test]
 fn a_mistake_has_its_line_and_remedy() {
-    let problems = |text: &str| Settings::parse("slurm.toml", text, Path::new("/")).unwrap_err().to_string();
-    let agent = |text: &str| problems(&format!("[agent]\ntoken = \"t\"\n{text}\n"));
-    let rule = |text: &str| problems(&format!("[agent]\ntoken = \"t\"\n[[rule]]\n{text}\n"));
-    for (found, said) in [
-        (problems(""), "slurm.toml: agent.reach: \"peers\" needs the owner's token; add token = \"slurm.token\""),
-        (agent("intervall = \"30s\""), "slurm.toml:3: agent.intervall: unknown key; did you mean \"interval\"?"),
-        (agent("interval = 30"), "slurm.toml:3: agent.interval: \"30\" has no unit; write for example \"30s\""),
-        (
-            agent("interval = \"5min\""),
-            "slurm.toml:1: agent.ttl: is less than three times interval, so jobs would lose their shares between two \
-             pushes; raise it",
-        ),
-        (agent("reach = \"tcp\""), "slurm.toml:3: agent.reach: unknown value \"tcp\"; allowed are peers, sockets"),
-        (agent("clients = \"%N-ib\""), "slurm.toml:3: agent.clients: has to contain {node} or {address}, and"),
-        (
-            agent("owner = \"my slurm\""),
-            "slurm.toml:3: agent.owner: \"my slurm\" is not the name of a set; use 1 to 64 letters",
-        ),
-        (
-            problems("[agent]\ntoken = \"t\"\n[rules]\nqos = \"high\"\n"),
-            "slurm.toml:3: rules: unknown key; did you mean [[rule]]?",
-        ),
-        (rule("weight = 0"), "slurm.toml:4: rule.weight: 0 is out of range; allowed are 1 to 1000000"),
-        (rule("weight = \"4\""), "slurm.toml:4: rule.weight: is text; write 4 without quotes"),
-        (rule("qos = high"), "slurm.toml:4: string values must be quoted, expected literal string: \"qos = high\""),
-        (rule("qos = []"), "slurm.toml:4: rule.qos: is empty and would match no job; remove it to match all"),
-        (rule("qos = [1]"), "slurm.toml:4: rule.qos: found a number; write a list of names and patterns such as"),
-        (rule("licence = \"fastio\""), "slurm.toml:4: rule.licence: unknown key; did you mean \"license\"?"),
-        (
-            rule("share = \"{acount}/{user}\""),
-            "slurm.toml:4: rule.share: \"{acount}/{user}\" has braces that are no field; there are {account}, {user},",
-        ),
-        (rule("share = \"a b\""), "slurm.toml:4: rule.share: \"a b\" is not a path of shares; use 1 to 64 letters"),
-        (rule("cap = \"2GB\""), "slurm.toml:4: rule.cap: \"2GB\" has an unknown unit; did you mean \"GB/s\"?"),
-        (
-            rule("license = \"fastio:2\""),
-            "slurm.toml:4: rule.license: \"fastio:2\" matches no job, because it has ':' and",
-        ),
-        (
-            rule("comment = [\"ok\", \"weight 3\"]"),
-            "slurm.toml:4: rule.comment: \"weight 3\" matches no job, because it has a",
-        ),
-        (
-            rule("qos = \"high,urgent\""),
-            "\"high,urgent\" matches no job, because it has ',' and is compared with one name",
-        ),
-        (rule("account = \"{bio,chem}\""), "matches no job, because it has ','"),
-        (rule("user = \" alice\""), "matches no job, because it has a blank"),
-        (rule("name = \"x \""), "matches no job, because it has a blank"),
-        (rule("cap = \"0MB/s\""), "slurm.toml:4: rule.cap: of 0 would block all requests; remove it or raise it"),
-    ] {
+    for (text, said) in pairs(
+        r#"
+        # Empty.
+            slurm.toml: agent.reach: "peers" needs the owner's token; add token = "slurm.token"
+        [agent]\ntoken = "t"\nintervall = "30s"
+            slurm.toml:3: agent.intervall: unknown key; did you mean "interval"?
+        [agent]\ntoken = "t"\ninterval = 30
+            slurm.toml:3: agent.interval: "30" has no unit; write for example "30s"
+        [agent]\ntoken = "t"\ninterval = "5min"
+            slurm.toml:1: agent.ttl: is less than three times interval, so jobs would lose their shares between two pushes; raise it
+        [agent]\ntoken = "t"\nreach = "tcp"
+            slurm.toml:3: agent.reach: unknown value "tcp"; allowed are peers, sockets
+        [agent]\ntoken = "t"\nclients = "%N-ib"
+            slurm.toml:3: agent.clients: has to contain {node} or {address}, and
+        [agent]\ntoken = "t"\nowner = "my slurm"
+            slurm.toml:3: agent.owner: "my slurm" is not the name of a set; use 1 to 64 letters
+        [agent]\ntoken = "t"\n[rules]\nqos = "high"
+            slurm.toml:3: rules: unknown key; did you mean [[rule]]?
+        [agent]\ntoken = "t"\n[[rule]]\nweight = 0
+            slurm.toml:4: rule.weight: 0 is out of range; allowed are 1 to 1000000
+        [agent]\ntoken = "t"\n[[rule]]\nweight = "4"
+            slurm.toml:4: rule.weight: is text; write 4 without quotes
+        [agent]\ntoken = "t"\n[[rule]]\nqos = high
+            slurm.toml:4: string values must be quoted, expected literal string: "qos = high"
+        [agent]\ntoken = "t"\n[[rule]]\nqos = []
+            slurm.toml:4: rule.qos: is empty and would match no job; remove it to match all
+        [agent]\ntoken = "t"\n[[rule]]\nqos = [1]
+            slurm.toml:4: rule.qos: found a number; write a list of names and patterns such as
+        [agent]\ntoken = "t"\n[[rule]]\nlicence = "fastio"
+            slurm.toml:4: rule.licence: unknown key; did you mean "license"?
+        [agent]\ntoken = "t"\n[[rule]]\nshare = "{acount}/{user}"
+            slurm.toml:4: rule.share: "{acount}/{user}" has braces that are no field; there are {account}, {user},
+        [agent]\ntoken = "t"\n[[rule]]\nshare = "a b"
+            slurm.toml:4: rule.share: "a b" is not a path of shares; use 1 to 64 letters
+        [agent]\ntoken = "t"\n[[rule]]\ncap = "2GB"
+            slurm.toml:4: rule.cap: "2GB" has an unknown unit; did you mean "GB/s"?
+        [agent]\ntoken = "t"\n[[rule]]\ncap = "0MB/s"
+            slurm.toml:4: rule.cap: of 0 would block all requests; remove it or raise it
+        [agent]\ntoken = "t"\n[[rule]]\nlicense = "fastio:2"
+            slurm.toml:4: rule.license: "fastio:2" matches no job, because it has ':' and
+        [agent]\ntoken = "t"\n[[rule]]\ncomment = ["ok", "weight 3"]
+            slurm.toml:4: rule.comment: "weight 3" matches no job, because it has a
+        [agent]\ntoken = "t"\n[[rule]]\nqos = "high,urgent"
+            "high,urgent" matches no job, because it has ',' and is compared with one name
+        [agent]\ntoken = "t"\n[[rule]]\naccount = "{bio,chem}"
+            matches no job, because it has ','
+        [agent]\ntoken = "t"\n[[rule]]\nuser = " alice"
+            matches no job, because it has a blank
+        [agent]\ntoken = "t"\n[[rule]]\nname = "x "
+            matches no job, because it has a blank
+        "#,
+    ) {
+        let found = Settings::parse("slurm.toml", &text, Path::new("/")).unwrap_err().to_string();
         assert!(found.contains(said), "{found}");
     }
 }
