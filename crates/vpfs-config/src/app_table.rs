@@ -27,11 +27,9 @@ use crate::config::Config;
 pub struct AppTable {
     entries: Vec<AppEntry>,
     by_name: HashMap<String, AppId>,
-    /// Ids of the current file's applications, by position.
     configured: Vec<AppId>,
     auto: HashMap<AutoKey, AppId>,
     pushed: Arc<PushedApps>,
-    /// Those pushed ones that have an id, by name.
     pushed_ids: HashMap<String, AppId>,
     /// Ids of pushed applications that are gone, in the order in which they went, ...
     retired: VecDeque<(AppId, Time)>,
@@ -168,7 +166,6 @@ impl AppTable {
         waiting
     }
 
-    /// How many more pushed applications may have metrics of their own.
     fn room(&self) -> usize {
         let all = self.shown.len() - self.auto.len().min(Self::AUTOMATIC_SHOWN);
         let gone = self.retired.iter().filter(|(id, _)| self.shown.contains(id)).count();
@@ -252,7 +249,6 @@ impl AppTable {
         self.replace(id, AppEntry { name, is_automatic, charge, share: None, policy: AppPolicy::default() })
     }
 
-    /// Returns `id` if the entry differs from the one before.
     fn replace(&mut self, id: AppId, entry: AppEntry) -> Option<AppId> {
         let before = std::mem::replace(&mut self.entries[id.index()], entry);
         (before != self.entries[id.index()]).then_some(id)

@@ -12,6 +12,7 @@ use crate::hosts::HostList;
 use crate::keys;
 use crate::keys::{APP, APPS, MATCH, SHARE};
 use crate::schema::{Setting, Table, did_you_mean, quoted};
+use crate::tunables::Section;
 use crate::units::{NAME_RULE, Rate, Size, decimal, is_name, parse_rate, quote};
 
 /// An application: the unit that gets shares.
@@ -40,6 +41,21 @@ pub struct App {
 }
 
 impl App {
+    pub(crate) fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            share: None,
+            weight: Weight::ONE,
+            cap: None,
+            target: None,
+            minimum: None,
+            latency: None,
+            exempt: false,
+            rule: Rule::default(),
+            alternatives: Vec::new(),
+        }
+    }
+
     /// All rules that have any part.
     pub fn rules(&self) -> impl Iterator<Item = &Rule> {
         let others = self.alternatives.iter().map(|(_, rule)| rule);
@@ -53,7 +69,6 @@ impl App {
         [own].into_iter().chain(others).filter(|(_, rule)| rule.is_given())
     }
 
-    /// What schedulers need to know of it.
     pub(crate) fn policy(&self) -> AppPolicy {
         let Self { weight, cap, target, minimum, latency, exempt, .. } = *self;
         let cap = cap.and_then(Cap::policy);
@@ -61,10 +76,8 @@ impl App {
     }
 }
 
-/// The name of the default application if the file names none.
 const DEFAULT_APP: &str = "other";
 
-/// The names of one kind of table, in the order of the file.
 pub(crate) struct Names {
     kind: &'static str,
     list: Vec<String>,
@@ -77,7 +90,6 @@ impl Names {
         Self { kind, list: Vec::new(), known: HashMap::new() }
     }
 
-    /// Reads a new name; `None` if it is missing, invalid or taken.
     pub(crate) fn read(&mut self, table: &Table<'_>, key: &str) -> Option<String> {
         let found = table.text(key)?;
         if !is_name(found) {
@@ -98,12 +110,10 @@ impl Names {
         self.list.push(name.to_owned());
     }
 
-    /// The line of a name; 0 if the file does not have it.
     pub(crate) fn line_of(&self, name: &str) -> usize {
         self.known.get(name).map_or(0, |(_, line)| *line)
     }
 
-    /// The application to which `key` refers.
     pub(crate) fn find(&self, table: &Table<'_>, key: &str, name: &str) -> Option<AppIndex> {
         let found = self.known.get(name).map(|(index, _)| AppIndex(*index));
         if found.is_none() {
@@ -114,7 +124,6 @@ impl Names {
     }
 }
 
-/// The applications of a file, including the default one.
 pub(crate) struct Apps {
     pub(crate) list: Vec<App>,
     pub(crate) names: Names,
@@ -122,27 +131,28 @@ pub(crate) struct Apps {
     pub(crate) auto: Auto,
 }
 
-/// Reads the applications and their rules.
+/// The tables of a list, called by their names as far as these are texts.
+fn named_tables<'a>(root: &Table<'a>, section: &'static Section) -> impl Iterator<Item = Table<'a>> {
+    root.list(section.name).iter().enumerate().map(move |(index, value)| {
+        let name = value.get_ref().as_table().and_then(|keys| keys.get("name")?.get_ref().as_str());
+        let name = name.map_or_else(|| (index + 1).to_string(), str::to_owned);
+        Table::open(root.cx, section, format!("{}.{name}", section.name), Some(value))
+    })
+}
+
 pub(crate) fn read(root: &Table<'_>, policy: PolicyKind, capacity: Option<Capacity>, rules: &mut Reading<'_>) -> Apps {
     let mut names = Names::new("app");
     let (mut list, mut tables) = (Vec::new(), Vec::new());
-    for (index, value) in root.list("app").iter().enumerate() {
-        let unnamed = format!("app.{}", index + 1);
-        let name = value.get_ref().as_table().and_then(|keys| keys.get("name")?.get_ref().as_str());
-        let path = match name {
-            Some(name) => format!("app.{name}"),
-            None => unnamed,
-        };
-        let table = Table::open(root.cx, &APP, path, Some(value));
+    for table in named_tables(root, &APP) {
         let name = names.read(&table, "name");
         let cap = read_cap(&table, capacity);
         let app = App {
             name: name.clone().unwrap_or_default(),
-            share: read_path(&table, "share"),
+            share: table.share_path("share"),
             weight: weight(&table, "weight"),
-            minimum: read_minimum(&table, cap.and_then(Cap::policy)),
+            minimum: table.minimum(cap.and_then(Cap::policy)),
             cap,
-            target: read_target(&table),
+            target: table.target(),
             latency: table.number("latency").map(Duration::from_nanos),
             exempt: read_exempt(&table),
             rule: rules.rule(&table),
@@ -159,9 +169,7 @@ pub(crate) fn read(root: &Table<'_>, policy: PolicyKind, capacity: Option<Capaci
         if !rule.is_given() {
             table.refuse("app", "has nothing to match here; add for example clients or uids");
         }
-        let name = table.text("app");
-        name.iter().for_each(|name| table.set("app", *name));
-        let app = name.and_then(|name| names.find(&table, "app", name));
+        let app = table.shown_text("app").and_then(|name| names.find(&table, "app", name));
         if let Some(app) = app.and_then(|app| list.get_mut(app.0)) {
             app.alternatives.push((place, rule));
         }
@@ -256,23 +264,11 @@ fn read_default(table: &Table<'_>, names: &mut Names, list: &mut Vec<App>) -> Ap
     table.imply("default", "created unless there is an [[app]] of that name");
     if !table.has("default") && !names.known.contains_key(DEFAULT_APP) {
         names.add(DEFAULT_APP, 0);
-        list.push(App {
-            name: DEFAULT_APP.into(),
-            share: None,
-            weight: Weight::ONE,
-            cap: None,
-            target: None,
-            minimum: None,
-            latency: None,
-            exempt: false,
-            rule: Rule::default(),
-            alternatives: Vec::new(),
-        });
+        list.push(App::named(DEFAULT_APP));
     }
     names.find(table, "default", name).unwrap_or(AppIndex(0))
 }
 
-/// Warns about a policy that has no promises to keep.
 pub(crate) fn warn_of_no_target(root: &Table<'_>, apps: &Apps, policy: PolicyKind) {
     if policy.keeps_deadlines() && apps.list.iter().all(|app| app.target.is_none()) {
         let message = "keeps promises to applications, but no [[app]] has target_rate and deadline";
@@ -316,17 +312,36 @@ pub struct Share {
 impl Table<'_> {
     /// The path of a share.
     pub fn share_path(&self, key: &str) -> Option<String> {
-        read_path(self, key)
+        let found = self.text(key)?;
+        if let Err(problem) = check_share(found) {
+            self.refuse(key, problem);
+            return None;
+        }
+        self.set(key, found);
+        Some(found.to_owned())
     }
 
     /// What the table promises with `min_rate` or `server_min_rate`, to an application with this cap.
     pub fn minimum(&self, cap: Option<vpfs_core::Cap>) -> Option<Minimum> {
-        read_minimum(self, cap)
+        let (key, scope) = scoped(self, ["min_rate", "server_min_rate"]);
+        let rate = self.number(key).map(Bytes)?;
+        if cap.is_some_and(|cap| cap.scope() == scope && cap.bytes_per_second() < rate.0) {
+            self.refuse(key, "is more than its cap; lower it, or raise the cap");
+        }
+        Some(Minimum { rate, scope })
     }
 
     /// What it promises with `target_rate` or `server_target_rate`, and `deadline`.
     pub fn target(&self) -> Option<Target> {
-        read_target(self)
+        let (key, scope) = scoped(self, ["target_rate", "server_target_rate"]);
+        if self.has(key) && !self.has("deadline") {
+            self.refuse(key, "has no effect without deadline; add it or remove this");
+        }
+        if self.has("deadline") && !self.has(key) {
+            self.refuse("deadline", "has no effect without target_rate or server_target_rate; add one or remove this");
+        }
+        let rate = self.number(key).map(Bytes);
+        Some(Target { deadline: self.number("deadline").map(Duration::from_nanos)?, rate: rate?, scope })
     }
 
     /// The list `share` of the file, for another file than vpfs.toml: one with so many servers and applications with
@@ -342,29 +357,14 @@ impl Table<'_> {
     }
 }
 
-/// Reads the shares of a vpfs.toml for this policy, each with its table.
-pub(crate) fn read_for<'a>(
-    root: &Table<'a>,
-    policy: PolicyKind,
-    capacity: Option<Capacity>,
-) -> (Vec<Share>, Vec<Table<'a>>) {
-    let (shares, tables) = read_shares(root, capacity);
-    keys::warn(&tables, policy);
-    (shares, tables)
-}
-
-fn read_shares<'a>(root: &Table<'a>, capacity: Option<Capacity>) -> (Vec<Share>, Vec<Table<'a>>) {
+pub(crate) fn read_shares<'a>(root: &Table<'a>, capacity: Option<Capacity>) -> (Vec<Share>, Vec<Table<'a>>) {
     let mut lines: HashMap<String, usize> = HashMap::new();
     let (mut list, mut tables) = (Vec::new(), Vec::new());
-    for (index, value) in root.list("share").iter().enumerate() {
-        let name = value.get_ref().as_table().and_then(|keys| keys.get("name")?.get_ref().as_str());
-        let path = name.map_or_else(|| format!("share.{}", index + 1), |name| format!("share.{name}"));
-        let table = Table::open(root.cx, &SHARE, path, Some(value));
+    for table in named_tables(root, &SHARE) {
         let cap = read_cap(&table, capacity).and_then(Cap::policy);
-        let (weight, minimum) = (weight(&table, "weight"), read_minimum(&table, cap));
+        let (weight, minimum) = (weight(&table, "weight"), table.minimum(cap));
         let policy = SharePolicy { weight, minimum, cap, parent: None };
-        let path = read_path(&table, "name");
-        let Some(path) = path else { continue };
+        let Some(path) = table.share_path("name") else { continue };
         if let Some(line) = lines.insert(path.clone(), table.line()) {
             table.refuse("name", format!("line {line} already has [[share]] {}; put both together", quote(&path)));
         }
@@ -393,7 +393,6 @@ impl Cap {
     }
 }
 
-/// The throughput of one server, and the number of servers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Capacity {
     pub(crate) server: Rate,
@@ -437,28 +436,6 @@ pub(crate) fn read_cap(table: &Table<'_>, capacity: Option<Capacity>) -> Option<
     }
 }
 
-fn read_target(table: &Table<'_>) -> Option<Target> {
-    let deadline = "deadline";
-    let (key, scope) = scoped(table, ["target_rate", "server_target_rate"]);
-    if table.has(key) && !table.has(deadline) {
-        table.refuse(key, "has no effect without deadline; add it or remove this");
-    }
-    if table.has(deadline) && !table.has(key) {
-        table.refuse(deadline, "has no effect without target_rate or server_target_rate; add one or remove this");
-    }
-    let rate = table.number(key).map(Bytes);
-    Some(Target { deadline: table.number(deadline).map(Duration::from_nanos)?, rate: rate?, scope })
-}
-
-fn read_minimum(table: &Table<'_>, cap: Option<vpfs_core::Cap>) -> Option<Minimum> {
-    let (key, scope) = scoped(table, ["min_rate", "server_min_rate"]);
-    let rate = table.number(key).map(Bytes)?;
-    if cap.is_some_and(|cap| cap.scope() == scope && cap.bytes_per_second() < rate.0) {
-        table.refuse(key, "is more than its cap; lower it, or raise the cap");
-    }
-    Some(Minimum { rate, scope })
-}
-
 fn cap_rate(text: &str, capacity: Option<Rate>) -> Result<Rate, String> {
     let rate = match text.trim().strip_suffix('%') {
         None => parse_rate(text).map_err(|error| error.to_string())?,
@@ -483,7 +460,6 @@ fn cap_rate(text: &str, capacity: Option<Rate>) -> Result<Rate, String> {
     Ok(rate)
 }
 
-/// A cap as `vpfs` prints it.
 impl std::fmt::Display for Cap {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let each = if self.scope == Scope::Server { " on each server" } else { "" };
@@ -491,11 +467,8 @@ impl std::fmt::Display for Cap {
     }
 }
 
-/// Whether this is the path of a share: names with `/` between them.
-///
-/// # Errors
-/// Why it is none, and what would be.
-pub fn check_share(text: &str) -> Result<(), String> {
+/// Why a text is not the path of a share, names with `/` between them, and what would be.
+pub(crate) fn check_share(text: &str) -> Result<(), String> {
     let (names, most) = (text.split('/').count(), SharePolicy::DEPTH_MAX);
     if !text.split('/').all(is_name) {
         return Err(format!("{} is not a path of shares; {NAME_RULE}, and \"/\" between names", quote(text)));
@@ -507,17 +480,6 @@ pub fn check_share(text: &str) -> Result<(), String> {
         return Err("\"auto\" is the share of automatic applications, see auto_weight; choose another name".to_owned());
     }
     Ok(())
-}
-
-/// A path of names.
-fn read_path(table: &Table<'_>, key: &str) -> Option<String> {
-    let found = table.text(key)?;
-    if let Err(problem) = check_share(found) {
-        table.refuse(key, problem);
-        return None;
-    }
-    table.set(key, found);
-    Some(found.to_owned())
 }
 
 /// Refuses promises that cannot be kept: in a share, beyond what is promised to it or its cap; all together, beyond

@@ -142,7 +142,6 @@ impl fmt::Display for AutoKey {
 /// Decides to which application a client belongs. Created by [`crate::Config::resolve`].
 #[derive(Clone, Debug)]
 pub struct Identify {
-    /// The application of each listener; its clients belong to it.
     listeners: Vec<Option<AppIndex>>,
     /// In the order of the file's applications.
     rules: Vec<(AppIndex, Matcher)>,
@@ -329,12 +328,10 @@ impl Ids {
         Self(merged)
     }
 
-    /// The ranges, ends included, in order.
     pub(crate) fn ranges(&self) -> &[(u32, u32)] {
         &self.0
     }
 
-    /// Whether no range has two.
     fn are_single(&self) -> bool {
         self.0.iter().all(|(low, high)| low == high)
     }
@@ -375,12 +372,10 @@ impl Rule {
         !self.users.is_empty() || !self.groups.is_empty()
     }
 
-    /// Its users by name.
     pub(crate) fn user_accounts(&self) -> impl Iterator<Item = Account> {
         self.users.iter().cloned().map(Account::User)
     }
 
-    /// Its groups by name.
     pub(crate) fn group_accounts(&self) -> impl Iterator<Item = Account> {
         self.groups.iter().cloned().map(Account::Group)
     }
@@ -390,9 +385,7 @@ impl Rule {
 pub(crate) struct Meanings<'a> {
     /// The addresses of each host name, or none.
     pub(crate) hosts: &'a dyn Fn(&str) -> Vec<IpAddr>,
-    /// The id of each user and group.
     pub(crate) accounts: &'a dyn Fn(&Account) -> Option<u32>,
-    /// The ports of each listener.
     pub(crate) ports: &'a [Vec<u16>],
 }
 
@@ -486,7 +479,6 @@ impl Reading<'_> {
         }
     }
 
-    /// Reads the rule in an `[[app]]` or a `[[match]]`.
     pub(crate) fn rule(&mut self, table: &Table<'_>) -> Rule {
         let of_programs = ["programs", "cgroups", "files"];
         if self.are_mounts {
@@ -643,7 +635,6 @@ impl fmt::Display for RunWeight {
 }
 
 impl Program<'_> {
-    /// The Slurm job that it belongs to.
     pub(crate) fn job(&self) -> Option<u32> {
         job_of(self.cgroup)
     }
@@ -781,7 +772,6 @@ impl PushedApps {
         self.apps.get(index)
     }
 
-    /// The application of this name.
     pub(crate) fn named(&self, name: &str) -> Option<&AppEntry> {
         self.by_name.get(name).map(|index| &self.apps[*index])
     }

@@ -68,10 +68,11 @@ impl Config {
         let text = read_text(path).map_err(|error| Problems::of_file(&file, &format!("cannot be read: {error}")))?;
         let folder = path.parent().unwrap_or(Path::new(""));
         let mut config = Self::parse_with(&file, &text, &|name| read_text(&folder.join(name)))?;
-        config.peers.iter_mut().for_each(|peers| peers.resolve_paths(folder));
-        config.owners.iter_mut().for_each(|owner| owner.resolve_path(folder));
-        config.metrics.iter_mut().for_each(|metrics| metrics.resolve_paths(folder));
-        config.web.iter_mut().for_each(|web| web.resolve_paths(folder));
+        let peers = config.peers.iter_mut().flat_map(Peers::paths);
+        let owners = config.owners.iter_mut().map(|owner| &mut owner.token);
+        let metrics = config.metrics.iter_mut().filter_map(|metrics| metrics.token.as_mut());
+        let web = config.web.iter_mut().map(|web| &mut web.key);
+        peers.chain(owners).chain(metrics).chain(web).for_each(|path| *path = folder.join(&*path));
         Ok(config)
     }
 
@@ -100,7 +101,8 @@ impl Config {
         let scheduler = read_scheduler(root, are_mounts, files);
         let capacity = scheduler.capacity.map(|server| Capacity { server, servers: servers.len() });
         let kind = scheduler.observed.unwrap_or(scheduler.policy.kind);
-        let (mut shares, tables) = apps::read_for(root, kind, capacity);
+        let (mut shares, tables) = apps::read_shares(root, capacity);
+        keys::warn(&tables, kind);
         let mut rules = Reading { are_mounts, hosts_left: &mut hosts_left, ports: Vec::new() };
         let mut apps = apps::read(root, kind, capacity, &mut rules);
         apps::check_promises(root, (&shares, &tables), &apps.list, servers.len(), capacity);
@@ -331,7 +333,6 @@ pub fn config_manual() -> String {
     tunables::print_with_live(INTRODUCTION, SECTIONS)
 }
 
-/// Reads the table; whether history is kept.
 fn read_history(root: &Table<'_>) -> bool {
     let table = root.table("history", &HISTORY);
     table.choice("enabled") != Some(0)
@@ -564,15 +565,12 @@ fn read_log(root: &Table<'_>) -> Log {
 /// In the order of the table of tunables.
 const BACKFILL: [Backfill; 2] = [Backfill::Bounded, Backfill::Paper];
 
-/// In the order of the table of tunables.
 const PROTECTIONS: [Protection; 2] = [Protection::Balanced, Protection::Strong];
 
-/// In the order of the table of tunables.
 const DEADLINES: [Deadlines; 2] = [Deadlines::Paced, Deadlines::Paper];
 
 const WINDOW_ORDERS: [WindowOrder; 2] = [WindowOrder::Fair, WindowOrder::Paper];
 
-/// In the order of the table of tunables.
 const SHARING_MODES: [SharingMode; 3] = [SharingMode::Local, SharingMode::Threshold, SharingMode::Layout];
 
 /// Why a file need not have a setting.
@@ -728,7 +726,6 @@ pub(crate) fn depth(table: &Table<'_>) -> Depth {
     table.count("depth").and_then(Depth::new).expect("the row has a default and excludes 0")
 }
 
-/// Keys with their values as text.
 type Shown = [(&'static str, String); 2];
 
 /// Rows by operation and size, with their lines; line 0 for the default ones.
@@ -810,10 +807,8 @@ fn read_rows(scheduler: &Table<'_>, small: Bytes, depth: Depth) -> Rows {
     rows
 }
 
-/// Returns the text of a file, by its name in the configuration.
 pub(crate) type Files<'a> = &'a dyn Fn(&str) -> io::Result<String>;
 
-/// The measured values.
 struct MeasuredProfile {
     pub(crate) depth: Option<Depth>,
     slot_costs: SlotCostTable,

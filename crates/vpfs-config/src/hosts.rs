@@ -80,7 +80,6 @@ impl HostList {
         Ok(list)
     }
 
-    /// The number of networks and names.
     fn len(&self) -> usize {
         self.nets.len() + self.names.len()
     }
@@ -100,7 +99,6 @@ impl HostList {
 //
 // Own parser: the only crate for it (hostlist 0.3.1) has had no release since 2020 and does not limit its output.
 
-/// What an item denotes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Host {
     Net(IpNet),
@@ -296,7 +294,6 @@ fn pattern(text: &str) -> Result<IpNet, String> {
 /// The longest name in DNS; also keeps a short list from expanding to gigabytes.
 const NAME_LIMIT: usize = 253;
 
-/// Whether `name` consists of characters of host names and IPv4 addresses.
 pub(crate) fn is_host_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= NAME_LIMIT && name.bytes().all(is_legal)
 }

@@ -14,7 +14,6 @@ pub const SECTIONS: &[&Section] = &[
     &TRUST, &LIMITS, &LOG,
 ];
 
-/// The file itself.
 pub(crate) const ROOT: Section = Section {
     name: "",
     header: "a file of tables",
@@ -263,7 +262,6 @@ const SLOT_COSTS: Tunable = Tunable::new(
 .absent_means("the paper's storage: 2 slots up to 512KiB, 3 up to 1MiB, 5 above")
 .paper("vPFS+ §III-B");
 
-/// The file that the key `profile` of [`SCHEDULER`] names.
 pub(crate) const PROFILE_ROOT: Section = Section {
     name: "",
     header: "a file of tables",
@@ -271,7 +269,6 @@ pub(crate) const PROFILE_ROOT: Section = Section {
     keys: &[Tunable::new("scheduler", Kind::Table("[scheduler]"), "")],
 };
 
-/// The keys of a profile.
 pub(crate) const PROFILE: Section = Section {
     name: "scheduler",
     header: "[scheduler]",
@@ -530,20 +527,16 @@ pub(crate) const APP: Section = Section {
         .paper("vPFS+ §III-A"),
         Tunable::new(
             "cap",
-            Kind::Text("a rate such as \"100MB/s\" or a share of the capacity such as \"25%\""),
+            CAP,
             "Its maximum rate, **sum over all servers**, even if the storage is idle. Several processes need \
              `[peers]`; without news from the others each allows its even part.",
         )
         .instead_of(&["limit", "max", "max_rate", "bandwidth", "rate"])
         .absent_means("no cap")
         .paper("vPFS §IV-C3"),
-        Tunable::new(
-            "server_cap",
-            Kind::Text("a rate such as \"100MB/s\" or a share of the capacity such as \"25%\""),
-            "Its maximum rate **on each server**; not with `cap`.",
-        )
-        .absent_means("no cap")
-        .paper("vPFS §IV-C3"),
+        Tunable::new("server_cap", CAP, "Its maximum rate **on each server**; not with `cap`.")
+            .absent_means("no cap")
+            .paper("vPFS §IV-C3"),
         Tunable::new(
             "target_rate",
             Kind::Rate,
@@ -573,10 +566,7 @@ pub(crate) const APP: Section = Section {
         .used_by(MINIMA)
         .absent_means("its share by weight")
         .range("1B/s", "1PB/s"),
-        Tunable::new("server_min_rate", Kind::Rate, "The same **on each server**; not with `min_rate`.")
-            .used_by(MINIMA)
-            .absent_means("its share by weight")
-            .range("1B/s", "1PB/s"),
+        SERVER_MIN_RATE,
         Tunable::new(
             "latency",
             Kind::Duration,
@@ -630,6 +620,14 @@ pub(crate) const MATCH: Section = Section {
         FILES,
     ],
 };
+
+const CAP: Kind = Kind::Text("a rate such as \"100MB/s\" or a share of the capacity such as \"25%\"");
+
+const SERVER_MIN_RATE: Tunable =
+    Tunable::new("server_min_rate", Kind::Rate, "The same **on each server**; not with `min_rate`.")
+        .used_by(MINIMA)
+        .absent_means("its share by weight")
+        .range("1B/s", "1PB/s");
 
 const UNCHECKED: &str = "not checked";
 
@@ -689,7 +687,6 @@ const FILES: Tunable = Tunable::new(
 .instead_of(&["export", "exports", "path", "paths"])
 .absent_means(UNCHECKED);
 
-/// The policies that have weights.
 const WEIGHTS: &[PolicyKind] = &[PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::TwoLevel, PolicyKind::Isolation];
 
 const PATH: Kind = Kind::Text("a name or a path of at most 8 names such as \"physics/alice\"");
@@ -707,18 +704,9 @@ pub const SHARE: Section = Section {
             .used_by(WEIGHTS)
             .default("1")
             .range("1", "1000000"),
-        Tunable::new(
-            "cap",
-            Kind::Text("a rate such as \"100MB/s\" or a share of the capacity such as \"25%\""),
-            "The maximum rate of all its members, **sum over all servers**.",
-        )
-        .absent_means("no cap"),
-        Tunable::new(
-            "server_cap",
-            Kind::Text("a rate such as \"100MB/s\" or a share of the capacity such as \"25%\""),
-            "The same **on each server**; not with `cap`.",
-        )
-        .absent_means("no cap"),
+        Tunable::new("cap", CAP, "The maximum rate of all its members, **sum over all servers**.")
+            .absent_means("no cap"),
+        Tunable::new("server_cap", CAP, "The same **on each server**; not with `cap`.").absent_means("no cap"),
         Tunable::new("burst", Kind::Size, "What they may transfer at once after all were idle.")
             .default("16MiB")
             .range("1B", "1TiB"),
@@ -731,10 +719,7 @@ pub const SHARE: Section = Section {
         .used_by(MINIMA)
         .absent_means("its share by weight")
         .range("1B/s", "1PB/s"),
-        Tunable::new("server_min_rate", Kind::Rate, "The same **on each server**; not with `min_rate`.")
-            .used_by(MINIMA)
-            .absent_means("its share by weight")
-            .range("1B/s", "1PB/s"),
+        SERVER_MIN_RATE,
     ],
 };
 

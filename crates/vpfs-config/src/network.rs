@@ -3,11 +3,11 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use toml::Spanned;
-use toml::de::DeValue;
+use toml::de::{DeTable, DeValue};
 use vpfs_core::ServerId;
 
 use crate::apps::Names;
@@ -27,7 +27,6 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// All protocols with their schemes.
     const SCHEMES: [(&'static str, Self); 2] = [("tcp://", Self::OrangeFs), ("nfs://", Self::Nfs)];
 
     /// What its addresses begin with, `tcp://` or `nfs://`.
@@ -35,13 +34,11 @@ impl Protocol {
         Self::SCHEMES.iter().find(|(_, known)| *known == self).expect("each has a scheme").0
     }
 
-    /// The protocol of an address, and what follows the scheme.
     fn split(text: &str) -> Option<(Self, &str)> {
         Self::SCHEMES.iter().find_map(|&(scheme, protocol)| Some((protocol, text.strip_prefix(scheme)?)))
     }
 }
 
-/// What the address of a mount begins with.
 const MOUNT: &str = "mount://";
 
 /// A server's or listener's address, `tcp://host:port` or `nfs://host:port`; or `mount://host`, a file system as `vpfs
@@ -86,7 +83,6 @@ impl Address {
         }
     }
 
-    /// The same address with another port.
     fn at_port(&self, port: u16) -> Self {
         let Self { protocol, host, .. } = self;
         let text = format!("{}{host}:{port}", protocol.map_or(MOUNT, Protocol::scheme));
@@ -169,10 +165,8 @@ impl Listener {
     }
 }
 
-/// The maximum number of servers in a file.
 const SERVERS_LIMIT: usize = 1024;
 
-/// The maximum number of listeners in a file.
 const LISTENERS_LIMIT: usize = 64;
 
 /// The addresses of the file and their owners; detects duplicates.
@@ -256,7 +250,6 @@ fn own_address(server: &str) -> String {
     format!("used by server {server:?}")
 }
 
-/// Reads the listeners, after servers and applications.
 pub(crate) fn read_listeners(
     root: &Table<'_>,
     servers: &[Server],
@@ -329,7 +322,6 @@ fn read_addresses(table: &Table<'_>, servers: &[Server], number: usize, taken: &
     given.into_iter().map(|announced| announced.address).collect()
 }
 
-/// The address of the proxy in front of one server.
 struct ProxyAddress<'a> {
     server: &'a str,
     address: Address,
@@ -360,25 +352,31 @@ fn same_protocol(address: Address, server: &Server) -> Result<Address, String> {
     Err(format!("{address} does not start with {scheme:?}, as the address of server {name:?} does"))
 }
 
+/// The table `addresses`; reports servers that do not exist, and those that it lacks, of which it says why they are
+/// needed.
+fn by_server<'a>(table: &Table<'a>, servers: &[Server], needed: &str) -> Option<&'a DeTable<'a>> {
+    let DeValue::Table(given) = table.value("addresses")?.get_ref() else {
+        table.refuse("addresses", table.mismatch("addresses", table.value("addresses")?.get_ref()));
+        return None;
+    };
+    let names: HashSet<&str> = servers.iter().map(|server| server.name.as_str()).collect();
+    for name in given.keys().filter(|name| !names.contains(name.get_ref().as_ref())) {
+        let hint = did_you_mean(name.get_ref(), servers.iter().map(|server| server.name.as_str()));
+        let path = table.path(&format!("addresses.{}", name.get_ref()));
+        table.cx.refuse(table.cx.line_of(name), path, format!("unknown server{hint}"));
+    }
+    let missing = servers.iter().map(|server| server.name.as_str()).filter(|name| !given.contains_key(*name));
+    let missing: Vec<&str> = missing.collect();
+    if !missing.is_empty() {
+        table.refuse("addresses", format!("has no address for {}; {needed}", some_of(&missing)));
+    }
+    Some(given)
+}
+
 /// The addresses in the order of the servers, with their lines; shorter if one is missing.
 fn named_addresses<'a>(table: &Table<'_>, servers: &'a [Server]) -> Vec<ProxyAddress<'a>> {
-    let Some(value) = table.value("addresses") else { return Vec::new() };
-    let DeValue::Table(given) = value.get_ref() else {
-        table.refuse("addresses", table.mismatch("addresses", value.get_ref()));
-        return Vec::new();
-    };
+    let Some(given) = by_server(table, servers, "a listener needs one for every server") else { return Vec::new() };
     let path = |name: &str| table.path(&format!("addresses.{name}"));
-    let known: HashSet<&str> = servers.iter().map(|server| server.name.as_str()).collect();
-    for name in given.keys().filter(|name| !known.contains(name.get_ref().as_ref())) {
-        let hint = did_you_mean(name.get_ref(), servers.iter().map(|server| server.name.as_str()));
-        table.cx.refuse(table.cx.line_of(name), path(name.get_ref()), format!("unknown server{hint}"));
-    }
-    let missing: Vec<_> =
-        servers.iter().map(|server| server.name.as_str()).filter(|name| !given.contains_key(*name)).collect();
-    if !missing.is_empty() {
-        let missing = crate::schema::some_of(&missing);
-        table.refuse("addresses", format!("has no address for {missing}; a listener needs one for every server"));
-    }
     let mut addresses = Vec::new();
     for server in servers {
         let Some(value) = given.get(server.name.as_str()) else { continue };
@@ -464,8 +462,7 @@ pub enum PeerSecurity {
 }
 
 impl Peers {
-    /// Makes relative paths relative to `folder`.
-    pub(crate) fn resolve_paths(&mut self, folder: &Path) {
+    pub(crate) fn paths(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         let paths: Vec<&mut PathBuf> = match &mut self.security {
             PeerSecurity::SharedKey(key) => vec![key],
             PeerSecurity::Certificates { authority, certificate, private_key } => {
@@ -473,7 +470,7 @@ impl Peers {
             }
             PeerSecurity::None => Vec::new(),
         };
-        paths.into_iter().chain([&mut self.sockets]).for_each(|path| *path = folder.join(&*path));
+        paths.into_iter().chain([&mut self.sockets])
     }
 }
 
@@ -484,7 +481,7 @@ pub(crate) fn read_peers(root: &Table<'_>, servers: &[Server]) -> Option<Peers> 
     }
     let table = root.table("peers", &PEERS);
     let cluster = read_name(&table);
-    let bind = read_peer_bind(&table);
+    let bind = read_bind(&table);
     let (addresses, security) = (read_peer_addresses(&table, servers), read_security(&table));
     let clock_limit = table.duration_or_default("clock_limit");
     let sockets = table.text("sockets").unwrap_or(SOCKETS);
@@ -500,18 +497,6 @@ fn read_name(table: &Table<'_>) -> String {
     }
     table.set("cluster", name);
     name.to_owned()
-}
-
-fn read_peer_bind(table: &Table<'_>) -> Option<IpAddr> {
-    let text = table.text("bind")?;
-    let bind = text.parse().ok();
-    match bind {
-        Some(_) => table.set("bind", text),
-        None => {
-            table.refuse("bind", format!("{} is not an IP address; write for example \"0.0.0.0\"", quote(text)));
-        }
-    }
-    bind
 }
 
 fn read_security(table: &Table<'_>) -> Option<PeerSecurity> {
@@ -530,7 +515,7 @@ fn read_security(table: &Table<'_>) -> Option<PeerSecurity> {
     if !missing.is_empty() {
         table.refuse("security", format!("needs {}; `vpfs init` writes such files", some_of(&missing)));
     }
-    let files: Vec<PathBuf> = needed.iter().filter_map(|key| read_file(table, key)).collect();
+    let files: Vec<PathBuf> = needed.iter().filter_map(|key| table.shown_text(key).map(PathBuf::from)).collect();
     match choice {
         0 => files.into_iter().next().map(PeerSecurity::SharedKey),
         1 => {
@@ -539,12 +524,6 @@ fn read_security(table: &Table<'_>) -> Option<PeerSecurity> {
         }
         _ => Some(PeerSecurity::None),
     }
-}
-
-fn read_file(table: &Table<'_>, key: &str) -> Option<PathBuf> {
-    let path = table.text(key)?;
-    table.set(key, path);
-    Some(path.into())
 }
 
 fn read_peer_addresses(table: &Table<'_>, servers: &[Server]) -> Option<Vec<(String, u16)>> {
@@ -565,22 +544,10 @@ fn read_peer_addresses(table: &Table<'_>, servers: &[Server]) -> Option<Vec<(Str
 }
 
 fn named_peer_addresses(table: &Table<'_>, servers: &[Server]) -> Option<Vec<(String, u16)>> {
-    let DeValue::Table(given) = table.value("addresses")?.get_ref() else {
-        table.refuse("addresses", table.mismatch("addresses", table.value("addresses")?.get_ref()));
-        return None;
-    };
+    let given = by_server(table, servers, "every server needs one")?;
     let path = |name: &str| table.path(&format!("addresses.{name}"));
-    let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
-    for name in given.keys().filter(|name| !names.contains(&name.get_ref().as_ref())) {
-        let hint = did_you_mean(name.get_ref(), names.iter().copied());
-        table.cx.refuse(table.cx.line_of(name), path(name.get_ref()), format!("unknown server{hint}"));
-    }
-    let missing: Vec<&str> = names.iter().copied().filter(|name| !given.contains_key(*name)).collect();
-    if !missing.is_empty() {
-        table.refuse("addresses", format!("has no address for {}; every server needs one", some_of(&missing)));
-    }
     let mut addresses = Vec::new();
-    for name in names {
+    for name in servers.iter().map(|server| server.name.as_str()) {
         let value = given.get(name)?;
         let text = value.get_ref().as_str();
         match text.and_then(host_and_port) {
@@ -614,18 +581,10 @@ pub struct Metrics {
     pub token: Option<PathBuf>,
 }
 
-impl Metrics {
-    /// Makes relative paths relative to `folder`.
-    pub(crate) fn resolve_paths(&mut self, folder: &Path) {
-        self.token.iter_mut().for_each(|path| *path = folder.join(&*path));
-    }
-}
-
 /// Reads the table; `None` if metrics are not served by TCP, or the table has a problem, which is reported.
 pub(crate) fn read_metrics(root: &Table<'_>) -> Option<Metrics> {
     let table = root.table("metrics", &METRICS);
-    let token = table.text("token");
-    token.iter().for_each(|token| table.set("token", *token));
+    let token = table.shown_text("token");
     let Some(text) = table.text("listen") else {
         if token.is_some() {
             table.refuse("token", "has no effect without listen; add listen = \"0.0.0.0:9334\", or remove it");
@@ -665,19 +624,10 @@ pub struct Web {
     pub key: PathBuf,
 }
 
-impl Web {
-    /// Makes relative paths relative to `folder`.
-    pub(crate) fn resolve_paths(&mut self, folder: &Path) {
-        self.key = folder.join(&self.key);
-    }
-}
-
 /// Reads the table; `None` if the page is not served by TCP, or the table has a problem, which is reported.
 pub(crate) fn read_web(root: &Table<'_>) -> Option<Web> {
     let table = root.table("web", &WEB);
-    let [listen, key] = ["listen", "key"].map(|name| table.text(name));
-    listen.iter().for_each(|listen| table.set("listen", *listen));
-    key.iter().for_each(|key| table.set("key", *key));
+    let [listen, key] = ["listen", "key"].map(|name| table.shown_text(name));
     match (listen, key) {
         (Some(listen), Some(key)) => Some(Web { listen: endpoint(&table, listen)?, key: PathBuf::from(key) }),
         (Some(_), None) => {
@@ -703,22 +653,12 @@ pub struct Owner {
     pub token: PathBuf,
 }
 
-impl Owner {
-    /// Makes a relative path relative to `folder`.
-    pub(crate) fn resolve_path(&mut self, folder: &Path) {
-        self.token = folder.join(&self.token);
-    }
-}
-
-/// Reads all of them, without those that have a problem, which is reported.
 pub(crate) fn read_owners(root: &Table<'_>) -> Vec<Owner> {
     let mut names = Names::new("owner");
     let read = |(index, value)| {
         let table = Table::open(root.cx, &OWNER, format!("owner.{}", index + 1), Some(value));
         let name = names.read(&table, "name");
-        let token = table.text("token");
-        token.iter().for_each(|token| table.set("token", *token));
-        let name = name?;
+        let (token, name) = (table.shown_text("token"), name?);
         match SetName::parse(&name) {
             Ok(set) if set.owner() == name => Some(Owner { name, token: PathBuf::from(token?) }),
             Ok(_) => {

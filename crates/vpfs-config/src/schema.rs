@@ -54,7 +54,6 @@ pub fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The error for a file of at least `size` bytes.
 fn too_large(size: u64) -> io::Error {
     let limit = Size(Bytes(FILE_LIMIT as u64));
     io::Error::other(format!("its {size} bytes are more than the limit of {limit}; is it the right file?"))
@@ -91,7 +90,6 @@ impl Problems {
         Self { file: file.to_owned(), list: Vec::new(), left_out: 0 }
     }
 
-    /// A problem of the file as a whole.
     pub(crate) fn of_file(file: &str, message: &str) -> Self {
         Self { file: file.to_owned(), list: vec![problem(0, "", message)], left_out: 0 }
     }
@@ -200,7 +198,6 @@ impl Context {
         }
     }
 
-    /// Records a table.
     pub(crate) fn open(&self, section: &'static Section, path: &str) {
         self.settings.borrow_mut().tables.push((section, path.to_owned()));
     }
@@ -589,12 +586,10 @@ impl<'a> Table<'a> {
         self.number(key).map(Duration::from_nanos)
     }
 
-    /// [`Self::number`] for a row with a default.
     pub(crate) fn number_or_default(&self, key: &str) -> u64 {
         self.number(key).expect("the row has a default, which a test reads")
     }
 
-    /// [`Self::number_or_default`] for a duration.
     pub(crate) fn duration_or_default(&self, key: &str) -> Duration {
         Duration::from_nanos(self.number_or_default(key))
     }
@@ -626,6 +621,13 @@ impl<'a> Table<'a> {
     /// A text.
     pub fn text(&self, key: &str) -> Option<&'a str> {
         self.string(key, self.required(key)?)
+    }
+
+    /// The same, recorded as it is.
+    pub(crate) fn shown_text(&self, key: &str) -> Option<&'a str> {
+        let text = self.text(key);
+        text.iter().for_each(|text| self.set(key, *text));
+        text
     }
 
     /// The strings of a list; a single one counts as a list of one.
@@ -666,12 +668,10 @@ impl<'a> Table<'a> {
         found
     }
 
-    /// The unchecked value of a key.
     pub(crate) fn value(&self, key: &str) -> Option<&'a Spanned<DeValue<'a>>> {
         self.table?.get(key)
     }
 
-    /// The message for a value that does not have the key's kind.
     pub(crate) fn mismatch(&self, key: &str, found: &DeValue<'_>) -> String {
         mismatch(self.row(key), found)
     }
@@ -755,7 +755,6 @@ fn likely(row: &Tunable, number: &str) -> Option<String> {
     found.map(|(_, text)| text)
 }
 
-/// Reads a number from the file, without its quotes.
 fn parse(kind: Kind, text: &str) -> Result<u64, String> {
     let number = match kind {
         Kind::Size => parse_size(text).map(|size| size.0),
@@ -829,12 +828,10 @@ pub(crate) struct InForce {
     pub(crate) tables: Vec<(&'static Section, String)>,
 }
 
-/// A text as it is written in a file.
 pub(crate) fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
 
-/// A value as it is written in a file, if `text` is all of it.
 pub(crate) fn written(kind: Kind, text: &str) -> String {
     if kind == Kind::Count { text.to_owned() } else { quoted(text) }
 }
@@ -890,7 +887,6 @@ impl InForce {
     }
 }
 
-/// What an absent key means.
 fn nothing(row: &Tunable) -> String {
     let key = row.key;
     match row.absent {

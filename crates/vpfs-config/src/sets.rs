@@ -10,8 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use vpfs_core::{Bytes, Scope, Time, Weight};
 
-pub use crate::apps::check_share;
-use crate::apps::{App, Cap, Clients};
+use crate::apps::{App, Cap, Clients, check_share};
 use crate::clients::{AppEntry, Charge, HOSTS_LIMIT, Ids, Place, PushedApps, Rule, id_range};
 use crate::hosts::HostList;
 use crate::keys::APP;
@@ -164,19 +163,7 @@ fn read_app(text: &AppText, hosts_left: &mut usize) -> Result<App, String> {
         return Err("no client can belong to it; give it clients, uids, gids or jobs".into());
     }
     let cap = text.cap.as_deref().map(read_cap).transpose()?;
-    let (name, share) = (text.name.clone(), text.share.clone());
-    Ok(App {
-        name,
-        share,
-        weight,
-        cap,
-        target: None,
-        minimum: None,
-        latency: None,
-        exempt: false,
-        rule,
-        alternatives: Vec::new(),
-    })
+    Ok(App { share: text.share.clone(), weight, cap, rule, ..App::named(&text.name) })
 }
 
 fn read_cap(text: &str) -> Result<Cap, String> {
@@ -446,7 +433,6 @@ impl std::fmt::Display for Refusal {
     }
 }
 
-/// The most applications to name.
 const NAMED: usize = 8;
 
 /// For example `4711 added (weight 4, share bio), 4712 (weight 1 -> 4), 4713 removed`; empty if nothing differs. The

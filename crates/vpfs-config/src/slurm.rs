@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::apps::check_share;
 use crate::sets::{AppText, IdText, Set, SetName};
 use crate::tunables::{Kind, Section, Tunable};
 use crate::units::Rate;
@@ -81,7 +82,6 @@ const WITH_NODES: [&str; 9] =
 /// Longer texts are cut: no rule has that many characters.
 const LONGEST: usize = 1024;
 
-/// The most nodes of one job.
 const NODES: usize = 65_536;
 
 /// The characters of a text that a message shows.
@@ -303,7 +303,6 @@ impl Raw {
     }
 }
 
-/// The nodes of a host list, as in `c[1-2]`.
 fn read_nodes(list: &str) -> Result<Vec<String>, String> {
     let hosts = HostList::parse(list, NODES)
         .map_err(|error| format!("its list of nodes {} cannot be read: {}", shown(list), shown(&error)))?;
@@ -416,7 +415,6 @@ fn wholes<P: Ord, I: IntoIterator<Item = P>>(jobs: &[Job], mut places: impl FnMu
     wholes
 }
 
-/// What a job gets.
 fn app(job: &Job, settings: &Settings) -> AppText {
     let rule = settings.rule_for(job);
     AppText {
@@ -450,7 +448,6 @@ fn unclear(wholes: &[Whole<'_, IpAddr>], at_host: &HashMap<IpAddr, Vec<usize>>) 
     same.into_iter().map(of).collect()
 }
 
-/// What may stand in braces.
 const FIELDS: [&str; 5] = ["account", "user", "qos", "partition", "job"];
 
 /// A text with fields.
@@ -467,7 +464,7 @@ impl Template {
             let fields = FIELDS.map(|field| format!("{{{field}}}")).join(", ");
             return Err(format!("{text:?} has braces that are no field; there are {fields}"));
         }
-        crate::sets::check_share(&filled)?;
+        check_share(&filled)?;
         Ok(template)
     }
 
@@ -1010,7 +1007,7 @@ mod tests {
         assert_eq!(fill("physics"), "batch/physics/alice");
         assert_eq!(fill(""), "batch/none/alice");
         for hostile in ["a/b", "../..", "{user}", "\u{1b}[31m", "\n", "é", &"x".repeat(999)] {
-            assert!(crate::sets::check_share(&fill(hostile)).is_ok(), "{}", fill(hostile));
+            assert!(check_share(&fill(hostile)).is_ok(), "{}", fill(hostile));
             assert_eq!(fill(hostile).matches('/').count(), 2);
         }
         for wrong in ["{acount}", "a b", "", "/x", "{user", "a//b"] {

@@ -214,7 +214,6 @@ impl Quantity {
         }
     }
 
-    /// Factor and divisor of a unit.
     fn unit(&self, name: &str) -> Option<(u64, u64)> {
         let name = name.strip_suffix(self.suffix)?;
         let find =
@@ -354,10 +353,8 @@ impl From<SetName> for String {
     }
 }
 
-/// What names consist of.
 pub(crate) const NAME_RULE: &str = "use 1 to 64 letters, digits, \"-\", \"_\" and \".\"";
 
-/// Whether `text` follows [`NAME_RULE`].
 pub(crate) fn is_name(text: &str) -> bool {
     let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     (1..=64).contains(&text.len()) && text.bytes().all(legal)
