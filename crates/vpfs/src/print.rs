@@ -21,7 +21,6 @@ pub(crate) fn print(text: impl Display) -> Result<(), Exit> {
     }
 }
 
-/// Prints a value for programs.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Exit> {
     print(serde_json::to_string_pretty(value).map_err(|error| Exit::Failed(error.to_string()))?)
 }
@@ -43,7 +42,6 @@ pub(crate) fn roughly(duration: Duration) -> String {
     format!("{:.0} {name}", seconds / unit)
 }
 
-/// A part as people read it.
 pub(crate) fn percent(part: f64) -> String {
     format!("{:.0}%", part * 100.0)
 }
@@ -58,7 +56,6 @@ pub(crate) fn mean_time(seconds: Option<f64>) -> String {
     }
 }
 
-/// Seconds since 1970.
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
@@ -76,14 +73,11 @@ pub(crate) fn clock_time(unix_seconds: u64) -> String {
 /// The characters that a terminal shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blocks {
-    /// The blocks of Unicode.
     Unicode,
-    /// Plain characters.
     Ascii,
 }
 
 impl Blocks {
-    /// Those that the locale of this process has.
     pub(crate) fn of_locale() -> Self {
         let named = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(|name| std::env::var(name).ok());
         Self::of(&named.into_iter().find(|value| !value.is_empty()).unwrap_or_default())
@@ -134,7 +128,6 @@ pub(crate) fn check_new_file(path: &Path, overwrite: bool) -> Result<(), Exit> {
     }
 }
 
-/// Writes the file.
 pub(crate) fn write_new_file(path: &Path, text: &str, overwrite: bool) -> Result<(), Exit> {
     let mut open = OpenOptions::new();
     let mut file = match open.write(true).truncate(true).create_new(!overwrite).create(true).open(path) {
@@ -160,23 +153,17 @@ pub(crate) const CODES: [(u8, &str); 5] = [
 /// Why a subcommand failed; each kind has its own exit code.
 #[derive(Debug)]
 pub(crate) enum Exit {
-    /// 1: the operation failed.
     Failed(String),
-    /// 2: the arguments or the configuration are wrong (clap uses the same code).
     Usage(String),
-    /// 3: it ran, but data read back differs from what was written.
     Corrupt(String),
-    /// 4: the configuration is valid, but host names can't be resolved now.
     Unresolved(String),
 }
 
 impl Exit {
-    /// A file that cannot be written.
     pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> Self {
         Self::Failed(format!("cannot write {}: {error}", path.display()))
     }
 
-    /// Prints the error for the user and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         eprintln!("vpfs: {self}");
         ExitCode::from(match self {

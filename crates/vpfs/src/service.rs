@@ -37,7 +37,6 @@ const VARIABLE: &str = "VPFS_LOG";
 /// Lines that wait for the thread that writes them. More than these are lost, and counted.
 const WAITING: usize = 4096;
 
-/// Changes the level of a running daemon.
 pub(crate) struct LogSwitch {
     handle: Handle<Targets, Registry>,
     overridden: bool,
@@ -101,7 +100,6 @@ fn writer(out: Box<dyn Write + Send>, tell: fn(usize)) -> (NonBlocking, WorkerGu
     (writer, guard)
 }
 
-/// Where the thread writes to.
 struct Out {
     out: Box<dyn Write + Send>,
     lost: Arc<OnceLock<ErrorCounter>>,
@@ -191,21 +189,17 @@ fn put(entry: &mut Vec<u8>, name: &str, value: &str) {
     entry.push(b'\n');
 }
 
-/// Signals that ask a process to end.
 pub(crate) struct Stop(Vec<Signal>);
 
 impl Stop {
-    /// Handles SIGTERM and SIGINT from now on.
     pub(crate) fn new() -> io::Result<Self> {
         Self::on(&[SignalKind::terminate(), SignalKind::interrupt()])
     }
 
-    /// Handles these from now on.
     pub(crate) fn on(kinds: &[SignalKind]) -> io::Result<Self> {
         kinds.iter().map(|kind| signal(*kind)).collect::<io::Result<_>>().map(Self)
     }
 
-    /// Waits for the next one of any of them.
     pub(crate) async fn asked(&mut self) {
         poll_fn(|context| {
             let comes = self.0.iter_mut().any(|signal| signal.poll_recv(context).is_ready());
@@ -253,7 +247,6 @@ pub(crate) fn ignore_harmless() {
     }
 }
 
-/// The longest status that is shown.
 const STATUS_MAX: usize = 500;
 
 /// Everything is served; a successor's predecessor says so for it.
@@ -268,7 +261,6 @@ pub(crate) fn reloading() {
     tell(&[NotifyState::Reloading].into_iter().chain(now).collect::<Vec<_>>());
 }
 
-/// A reload has ended, and how.
 pub(crate) fn reloaded(outcome: &Result<String, String>) {
     let text = match outcome {
         Ok(what) => format!("reloaded: {what}"),
@@ -311,7 +303,6 @@ async fn ping(observer: Observer, patience: Duration) {
     }
 }
 
-/// Operations in progress end.
 pub(crate) fn stopping() {
     tell(&[NotifyState::Stopping]);
 }

@@ -169,7 +169,6 @@ impl Ls {
     }
 }
 
-/// An application as some servers have it.
 struct Seen<'a> {
     app: &'a AppText,
     /// The least at any of them.
@@ -399,7 +398,6 @@ enum Operation {
     Metadata,
 }
 
-/// What proxies have beside the configuration.
 #[derive(Default)]
 struct Pushed {
     sets: Vec<PushedSet>,
@@ -424,14 +422,12 @@ impl Pushed {
         Ok(Self { apps: held.apps(&config.owners), sets, doubt: doubt.to_owned() })
     }
 
-    /// What was pushed under this name.
     fn text(&self, name: &str) -> Option<(&PushedSet, &AppText)> {
         let all = self.sets.iter().flat_map(|set| set.text.apps.iter().map(move |app| (set, app)));
         all.into_iter().find(|(set, app)| format!("{}:{}", set.set.owner(), app.name) == name)
     }
 }
 
-/// What names stand for.
 struct Known {
     hosts: Names,
     accounts: BTreeMap<Account, u32>,
@@ -494,7 +490,6 @@ impl Which {
         Ok(Known { hosts, accounts: accounts.map(|(id, account)| (account, id)).collect() })
     }
 
-    /// The position of the listener at the port.
     fn listener(&self, config: &Config) -> Result<usize, Exit> {
         let mut listeners = config.listeners.iter();
         let Some(port) = self.port else {
@@ -614,7 +609,6 @@ fn mismatch(config: &Config, table: &str, rule: &Rule, client: &Client<'_>, know
     None
 }
 
-/// Whether one of these accounts has the id.
 fn named(accounts: &[Account], known: &Known, id: u32) -> bool {
     accounts.iter().any(|account| known.account(account) == Some(id))
 }

@@ -49,18 +49,13 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 /// The same for what it has on a disk.
 const PATIENCE_WITH_DISKS: Duration = Duration::from_secs(10);
 
-/// What a proxy says.
 pub(super) trait Answer: DeserializeOwned {
-    /// What it is asked for.
     const ROUTE: &str;
-    /// How long it may take, with the way there.
     const PATIENCE: Duration;
 
-    /// The names of its servers.
     fn servers(&self) -> Vec<&str>;
 }
 
-/// Answers that name their servers.
 macro_rules! answers {
     ($($answer:ty => $route:expr, $patience:expr;)*) => {
         $(impl Answer for $answer {
@@ -111,22 +106,18 @@ impl<A> Answers<A> {
 }
 
 impl Asking {
-    /// These proxies.
     pub(super) fn of(config: PathBuf, servers: Vec<String>, remote: bool) -> Self {
         Self { config, servers, remote }
     }
 
-    /// The name of its file.
     pub(super) fn file(&self) -> String {
         self.config.display().to_string()
     }
 
-    /// The configuration.
     pub(super) fn config(&self) -> Result<Config, Exit> {
         load_config(&self.config)
     }
 
-    /// Whether this server was asked for.
     pub(super) fn is_wanted(&self, server: &str) -> bool {
         self.servers.is_empty() || self.servers.iter().any(|name| name == server)
     }
@@ -142,7 +133,6 @@ impl Asking {
         }
     }
 
-    /// What the proxies say that were asked for.
     pub(super) async fn answers<A: Answer>(&self, config: &Config) -> Result<Answers<A>, Exit> {
         self.answers_to(A::ROUTE, config).await
     }
@@ -331,7 +321,6 @@ pub(super) enum Silence {
 }
 
 impl Silence {
-    /// Why nobody could be connected to at a socket.
     fn of(error: &std::io::Error) -> Self {
         match error.kind() {
             ErrorKind::NotFound | ErrorKind::NotADirectory => Self::Absent,
@@ -378,7 +367,6 @@ async fn ask_remote<T: DeserializeOwned>(peers: &Peers, server: ServerId, route:
     }
 }
 
-/// Nobody can be reached at `place`.
 fn unreachable(place: &str, error: &std::io::Error) -> Silence {
     Silence::Unclear(format!("cannot be asked at {place}: {error}"))
 }
@@ -389,7 +377,6 @@ fn without_answer(place: &str) -> Silence {
     Silence::Unclear(format!("sends no answer at {place}: {why}"))
 }
 
-/// What an answer says.
 fn understood<T: DeserializeOwned>(answer: Result<impl AsRef<[u8]>, Failure>) -> Result<T, Silence> {
     let another = "sends an answer of another version; upgrade it (SIGUSR2)";
     let answer = answer.map_err(|failure| match failure {
@@ -429,16 +416,13 @@ pub(super) struct Changed {
     pub(super) done: Vec<String>,
     /// Whether anything is different there than before.
     pub(super) is_different: bool,
-    /// Why others have not.
     pub(super) failed: BTreeMap<String, String>,
 }
 
-/// Why a proxy has not changed a set.
 #[derive(Debug)]
 pub(super) struct NotChanged {
     /// The version that it has instead.
     pub(super) newer: Option<u64>,
-    /// Its reason.
     pub(super) silence: Silence,
 }
 
@@ -471,7 +455,6 @@ pub(super) async fn change_one(
     understood(result).map_err(|silence| NotChanged { newer, silence })
 }
 
-/// The secret in a file.
 pub(super) fn read_token(path: &Path) -> Result<String, Exit> {
     let text = read_text(path).map_err(|error| Exit::Failed(format!("cannot read {}: {error}", path.display())))?;
     Ok(text.trim().to_owned())
@@ -483,18 +466,15 @@ pub(super) fn version_now() -> u64 {
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// What several proxies have kept.
 pub(super) struct Kept {
     /// When the earliest sample of any began, in seconds since 1970; `None` if there is none.
     pub(super) begins: Option<u64>,
-    /// Oldest first.
     pub(super) samples: Vec<Sample>,
 }
 
 /// Nobody waits longer for a key.
 const CANDIDATES_PATIENCE: Duration = Duration::from_millis(500);
 
-/// Completes applications.
 pub(super) fn apps() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let Some(config) = config() else { return Vec::new() };
@@ -504,7 +484,6 @@ pub(super) fn apps() -> ArgValueCandidates {
     })
 }
 
-/// Completes servers.
 pub(super) fn servers() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let servers = config().map(|config| config.servers).unwrap_or_default();

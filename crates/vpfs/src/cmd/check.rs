@@ -133,7 +133,6 @@ async fn orangefs_findings(config: &Config, servers: &[ServerId]) -> (Vec<String
     (answers, findings)
 }
 
-/// What these servers answer, in their order.
 async fn ask(config: &Config, servers: &[ServerId]) -> Vec<(ServerId, Result<Vec<u8>, String>)> {
     let mut asked = JoinSet::new();
     for &id in servers {
@@ -199,7 +198,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How many names are looked up at a time.
 const LOOKUPS_AT_ONCE: usize = 32;
 
-/// Whether an address is one of this host's.
 pub(super) fn is_own(ip: IpAddr) -> bool {
     UdpSocket::bind((ip, 0)).is_ok()
 }

@@ -63,7 +63,6 @@ pub(crate) struct Demo {
     quiet: bool,
 }
 
-/// The results of all runs, before they are compared.
 struct Runs {
     small_alone: Report,
     /// Bytes per second.
@@ -145,7 +144,6 @@ fn document(scale: &Scale, runs: &Runs, comparison: &Comparison, wall_seconds: f
     })
 }
 
-/// Servers and proxies; dropping it stops both.
 struct Bed {
     /// The URL that clients connect to: the first proxy.
     url: String,
@@ -205,13 +203,11 @@ impl Bed {
         Ok(Self { url, proxies, _servers: servers })
     }
 
-    /// Bytes of the writer that have passed the proxies so far.
     fn writer_bytes(&self) -> u64 {
         self.proxies.totals().iter().filter(|(app, _)| app == WRITER).map(|(_, totals)| totals.bytes).sum()
     }
 }
 
-/// The writer's name in the configuration.
 const WRITER: &str = "checkpoint";
 
 /// The daemon's configuration, in the form of its file.
@@ -258,10 +254,8 @@ const DEPTH: u32 = 14;
 /// at which the writer would not complete a single call during the demo.
 const CAP: &str = "server_cap = \"2MB/s\"\nburst = \"2MiB\"";
 
-/// Addresses of the small application's nodes.
 const SMALL_NETWORK: &str = "127.0.1.0/24";
 
-/// Addresses of the writer's nodes.
 const WRITER_NETWORK: &str = "127.0.2.0/24";
 
 /// Nodes of each application, as in the paper.
@@ -323,7 +317,6 @@ impl Scale {
         ..Self::QUICK
     };
 
-    /// The same with this protocol.
     fn with(self, protocol: Protocol) -> Self {
         Self { protocol, ..self }
     }
@@ -376,7 +369,6 @@ impl Scale {
         WRITER_CALL * u32::from(self.servers())
     }
 
-    /// A description of the setup, for people.
     fn describe(&self) -> String {
         let bursts = count(self.iterations as usize, "burst");
         format!(
@@ -394,7 +386,6 @@ impl Scale {
         )
     }
 
-    /// All parameters that affect the results, for the JSON document.
     fn parameters(&self) -> Value {
         json!({
             "servers": self.servers(),
@@ -428,7 +419,6 @@ fn options(directory: &str, network: u8, create: CreateOptions) -> RunOptions {
     }
 }
 
-/// How the storage was shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Management {
@@ -447,10 +437,9 @@ enum Management {
 
 impl Management {
     /// In the order of the paper's figures, followed by those that are not in the paper.
-    pub(crate) const ALL: [Self; 5] = [Self::None, Self::SfqD, Self::SfqDPlus, Self::Capped, Self::Isolation];
+    const ALL: [Self; 5] = [Self::None, Self::SfqD, Self::SfqDPlus, Self::Capped, Self::Isolation];
 
-    /// For tables.
-    pub(crate) const fn title(self) -> &'static str {
+    const fn title(self) -> &'static str {
         match self {
             Self::None => "no management",
             Self::SfqD => "SFQ(D)",
@@ -473,22 +462,19 @@ impl Management {
     }
 }
 
-/// The two applications of the experiment.
 #[derive(Clone, Debug)]
 struct Experiment {
     /// Bursts of tiny calls; its run time is to be protected.
-    pub(crate) small: Application<Btio>,
+    small: Application<Btio>,
     /// Large writes back to back. Its plan needs a time limit that is longer than any run.
-    pub(crate) writer: Application<Ior>,
+    writer: Application<Ior>,
     /// How long the writer writes before anything is measured, so that all its processes have calls outstanding.
     warm_up: Duration,
 }
 
-/// The outcome of one run.
 #[derive(Clone, Debug)]
 struct Trial {
-    /// The small application's measurements.
-    pub(crate) small: Report,
+    small: Report,
     /// What the writer wrote while the small application ran.
     writer_bytes_per_second: f64,
 }
@@ -523,13 +509,7 @@ impl Experiment {
     }
 
     /// Runs the small application beside the writer, then stops the writer wherever it is.
-    pub(crate) async fn both(
-        &self,
-        url: &str,
-        meter: Meter<'_>,
-        title: &str,
-        line: &ProgressLine,
-    ) -> Result<Trial, RunError> {
+    async fn both(&self, url: &str, meter: Meter<'_>, title: &str, line: &ProgressLine) -> Result<Trial, RunError> {
         // Connect before the writer starts, so that connecting is not part of the contention.
         let small = self.small.at(url).prepare().await?;
         let (small, bytes) = self.beside_writer(url, meter, || run_application(small, title, line)).await?;
@@ -579,12 +559,9 @@ impl Drop for Background {
     }
 }
 
-/// One way of sharing.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Row {
-    /// Which way it is.
+struct Row {
     management: Management,
-    /// Run time of the small application.
     small_seconds: f64,
     /// Relative to its run time alone.
     small_slowdown: f64,
@@ -599,7 +576,6 @@ pub(crate) struct Row {
     small_bytes_per_second: f64,
     /// The 99th percentile of the latency of its data calls.
     small_p99_seconds: f64,
-    /// The writer's throughput while the small application ran.
     writer_bytes_per_second: f64,
     /// Relative to its throughput alone.
     writer_relative: f64,
@@ -632,7 +608,6 @@ impl Row {
     }
 }
 
-/// The values in the table for one run of the small application.
 struct Small {
     seconds: f64,
     io_seconds: f64,
@@ -666,10 +641,8 @@ fn jain_of_ratios(ratios: [f64; 2]) -> f64 {
     jain_index(&services)
 }
 
-/// All runs of the experiment.
 #[derive(Clone, Debug, Serialize)]
 struct Comparison {
-    /// The small application's run time alone.
     small_alone_seconds: f64,
     /// Its time in I/O calls alone, mean over its processes.
     small_alone_io_seconds: f64,
@@ -677,25 +650,15 @@ struct Comparison {
     small_alone_bytes_per_second: f64,
     /// The 99th percentile of the latency of its data calls, alone.
     small_alone_p99_seconds: f64,
-    /// The writer's throughput alone.
     writer_alone_bytes_per_second: f64,
-    /// One row for each way of sharing.
-    pub(crate) rows: Vec<Row>,
-    /// The paper's statements about the order of the rows, and whether they hold.
+    rows: Vec<Row>,
     relations: Vec<Relation>,
-    /// Whether all of them hold.
     matches_paper: bool,
-    /// The promises of `isolation`, and whether they hold.
     promises: Vec<Relation>,
 }
 
 impl Comparison {
-    /// Relates every trial to the stand-alone runs.
-    pub(crate) fn new(
-        small_alone: &Report,
-        writer_alone_bytes_per_second: f64,
-        trials: &[(Management, Trial)],
-    ) -> Self {
+    fn new(small_alone: &Report, writer_alone_bytes_per_second: f64, trials: &[(Management, Trial)]) -> Self {
         let alone = Small::of(small_alone);
         let row = |(management, trial): &(Management, Trial)| {
             Row::new(*management, trial, &alone, writer_alone_bytes_per_second)
@@ -716,7 +679,6 @@ impl Comparison {
     }
 }
 
-/// Bytes in a MB, the paper's unit.
 const MB: f64 = 1_000_000.0;
 
 const HEADINGS: [&str; 8] = [
@@ -812,15 +774,12 @@ fn milliseconds(seconds: f64) -> String {
     format!("{:.0} ms", seconds * 1e3)
 }
 
-/// A statement about rows, and whether it holds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Relation {
-    /// In words.
     statement: String,
     /// Left side divided by right side, or the value that has a limit.
-    pub(crate) ratio: f64,
-    /// Whether the ratio satisfies the statement.
-    pub(crate) holds: bool,
+    ratio: f64,
+    holds: bool,
 }
 
 /// What "≫" means for run times. The paper's own ratio, 3.29 to 2.53, is 1.30.
@@ -929,7 +888,7 @@ mod tests {
         }
     }
 
-    pub(crate) fn report(run_seconds: f64, io_seconds: f64) -> Report {
+    fn report(run_seconds: f64, io_seconds: f64) -> Report {
         let phase = PhaseReport {
             phase: Phase::Write,
             seconds: run_seconds,

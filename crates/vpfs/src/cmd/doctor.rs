@@ -230,17 +230,14 @@ async fn addresses(config: &Config) -> Names {
     Names::look_up(wanted.into_inner()).await
 }
 
-/// Where clients reach the proxies.
 fn proxy_addresses(config: &Config) -> impl Iterator<Item = &Address> {
     config.listeners.iter().flat_map(|listener| &listener.addresses)
 }
 
-/// What one check found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
     check: &'static str,
     result: Verdict,
-    /// What is so.
     finding: String,
     /// How to fix it; empty if nothing has to be done.
     fix: String,
@@ -250,13 +247,9 @@ pub(super) struct Finding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Verdict {
-    /// As it should be.
     Ok,
-    /// It works, but probably not as intended.
     Warning,
-    /// Something does not work.
     Failed,
-    /// It could not be checked.
     Skipped,
 }
 
@@ -271,7 +264,6 @@ impl Verdict {
     }
 }
 
-/// The findings of one check.
 struct Check {
     name: &'static str,
     findings: Vec<Finding>,
@@ -290,7 +282,6 @@ impl Check {
         self.add(Verdict::Failed, finding, fix);
     }
 
-    /// Something could not be checked.
     fn note(&mut self, why: impl Display, fix: impl Display) {
         self.add(Verdict::Skipped, why, fix);
     }
@@ -333,7 +324,6 @@ const SPACE: u64 = 512 << 20;
 /// (docs/measurements.md). This is what the guide recommends for disks of 1 GB/s.
 const GATHERED: Bytes = Bytes::mib(16);
 
-/// Whether proxies with these process ids may open enough files.
 fn descriptors(config: &Config, processes: &[u32]) -> Vec<Finding> {
     let mut check = Check::new("descriptors");
     let needed = descriptors_needed(config.limits.connections);
@@ -382,7 +372,6 @@ fn secrets(config: &Config, processes: &[u32]) -> Vec<Finding> {
     check.or("tokens and keys can be read by the proxies, and not by all users")
 }
 
-/// Whether what outlives a restart can be written.
 fn state() -> Vec<Finding> {
     let check = Check::new("state");
     let Some(path) = StateDir::of_service().file("") else {
@@ -550,7 +539,6 @@ fn gathered(read: impl Fn(&str) -> Option<String>) -> Option<Bytes> {
     Some(Bytes(if background < limit { background } else { limit / 2 }))
 }
 
-/// A connection that is established.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Connection {
     local: SocketAddr,
@@ -613,7 +601,6 @@ fn proxies(answers: &Answers<Status>, failure: Option<&str>, expected: &[&str]) 
     check.or(format!("those of {} answer", answering.into_iter().collect::<Vec<_>>().join(", ")))
 }
 
-/// Server and version.
 fn answering(statuses: &[Status]) -> impl Iterator<Item = (&str, &str)> {
     statuses
         .iter()
@@ -677,7 +664,6 @@ fn connections(statuses: &[Status]) -> Vec<Finding> {
     check.or("no host holds many")
 }
 
-/// Whether proxies are connected with each other.
 fn peers(config: &Config, reports: &[PeersReport]) -> Vec<Finding> {
     let mut check = Check::new("peers");
     if config.peers.is_none() {
@@ -834,7 +820,6 @@ fn reached(settings: &Settings, told: Result<Answers<PushedSets>, String>) -> Ve
     check.or(format!("all proxies have the jobs ({})", list.len()))
 }
 
-/// Whether the agent can be woken.
 fn wake(path: &Path) -> Vec<Finding> {
     let mut check = Check::new("slurm wake");
     let place = path.display();
@@ -897,7 +882,6 @@ fn accounts(told: Told<'_>, uses_accounts: bool) -> Vec<Finding> {
     check.or(if is_enforced { "users have the accounts that they were given" } else { "no rule goes by accounts" })
 }
 
-/// Whether all nodes have addresses.
 async fn nodes(settings: &Settings, config: &Config) -> Vec<Finding> {
     let mut check = Check::new("slurm nodes");
     if have_own_jobs(config) {

@@ -99,7 +99,6 @@ impl Events {
     }
 }
 
-/// How many events of each process were shown.
 #[derive(Default)]
 struct Shown(BTreeMap<(u32, Vec<String>), u64>);
 
@@ -124,7 +123,6 @@ impl Shown {
     }
 }
 
-/// An event, and where it happened.
 #[derive(Serialize)]
 struct Line {
     process: u32,

@@ -18,9 +18,9 @@ pub(crate) struct Generate {
 }
 
 impl Generate {
-    pub(crate) fn run(&self, command: clap::Command) -> Result<(), Exit> {
+    pub(crate) fn run(&self) -> Result<(), Exit> {
         let failed = |error| Exit::Failed(format!("cannot write to {}: {error}", self.directory.display()));
-        write(&self.directory, command).map_err(failed)
+        write(&self.directory, crate::command()).map_err(failed)
     }
 }
 
@@ -63,7 +63,6 @@ fn reference(command: &clap::Command) -> String {
     text
 }
 
-/// What every page ends with.
 fn ending(page: &str) -> String {
     let codes = CODES.iter().map(|(code, meaning)| format!(".TP\n{code}\n{meaning}\n"));
     let command = page.strip_prefix("vpfs-").unwrap_or_default();

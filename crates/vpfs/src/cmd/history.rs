@@ -66,7 +66,6 @@ impl History {
     }
 }
 
-/// Rates and means of a sample.
 #[derive(Clone, Debug, PartialEq)]
 struct Row<'a> {
     at: u64,

@@ -95,7 +95,6 @@ impl Init {
         Ok(files)
     }
 
-    /// What an administrator does with the files.
     fn next_steps(&self, found: &Found<'_>, config: &Config) -> String {
         let count = count(config.servers.len(), "server");
         let server = &config.servers[0];
@@ -205,7 +204,6 @@ fn addresses(servers: &[FsServer], scheme: &str, first: u16) -> String {
     }
 }
 
-/// What was found, with the file in which it was found.
 #[derive(Debug)]
 struct Found<'a> {
     from: &'a Path,
@@ -298,7 +296,6 @@ fn notes(configuration: &Configuration, written: &HashSet<&str>, names: &[&str])
 }
 
 impl Found<'_> {
-    /// The place of a server in the file that it was read from.
     fn place(&self, server: &FsServer) -> String {
         let line = self.configuration.alias(&server.alias).map_or(0, |alias| alias.line);
         format!("{}:{line}", self.from.display())
@@ -308,7 +305,6 @@ impl Found<'_> {
 /// The port where the proxy listens for NFS; the one before it is for the mount daemon.
 const NFS_PORT: u16 = 12049;
 
-/// What a server exports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Export(Url);
 
@@ -426,7 +422,6 @@ fn rules(config: &Config) -> String {
     )
 }
 
-/// A new shared key.
 fn new_key() -> Result<String, Exit> {
     Ok(random_hex::<32>()? + "\n")
 }
@@ -453,7 +448,6 @@ fn certificates(servers: &[FsServer]) -> Result<Vec<NewFile>, Exit> {
     Ok(files)
 }
 
-/// A file to write.
 struct NewFile {
     /// Relative to the output directory.
     path: PathBuf,
@@ -506,18 +500,21 @@ pub(super) mod tests {
         let addresses: Vec<String> = addresses.iter().map(|address| (*address).to_owned()).collect();
         let from = output.with_extension("conf");
         std::fs::write(&from, FsConfig::new("orangefs", &addresses).to_text()).unwrap();
-        let output = output.to_owned();
+        Init { certificates, redirect, ..arguments(from, output) }.run()
+    }
+
+    fn arguments(from: PathBuf, output: &Path) -> Init {
+        let (from, output) = (Some(from), output.to_owned());
         Init {
-            from: Some(from),
+            from,
             nfs: None,
             file_system: None,
             output,
             port: None,
             peer_port: 7334,
-            certificates,
-            redirect,
+            certificates: false,
+            redirect: false,
         }
-        .run()
     }
 
     fn usage(result: Result<(), Exit>) -> String {
@@ -580,18 +577,7 @@ pub(super) mod tests {
                       </MetaHandleRanges>\n<DataHandleRanges>\nRange s2 100-200\n</DataHandleRanges>\n</FileSystem>\n";
         std::fs::write(&from, text + second).unwrap();
         let init = |output: &Path, name: Option<&str>| {
-            let (from, output, file_system) = (from.clone(), output.to_owned(), name.map(str::to_owned));
-            Init {
-                from: Some(from),
-                nfs: None,
-                file_system,
-                output,
-                port: None,
-                peer_port: 7334,
-                certificates: false,
-                redirect: false,
-            }
-            .run()
+            Init { file_system: name.map(str::to_owned), ..arguments(from.clone(), output) }.run()
         };
         init(&output, None).unwrap();
         assert_eq!(Config::load(&output.join("vpfs.toml")).unwrap().servers.len(), 2);

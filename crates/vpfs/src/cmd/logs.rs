@@ -167,14 +167,12 @@ fn read_lines(path: &Path, log: Unpacked<'_>, columns: &Columns) -> Result<Log, 
     }
 }
 
-/// Servers that a file may be placed on.
 pub(super) struct Classes {
     pub(super) cluster: Cluster,
     /// The addresses of each class's servers; empty if the file has none.
     pub(super) addresses: Vec<Vec<String>>,
 }
 
-/// What one file says.
 struct Part {
     file: String,
     network: Option<u64>,
@@ -225,7 +223,6 @@ const ACCESS: Section = Section {
 };
 
 impl Classes {
-    /// The classes of all files, in the order given.
     pub(super) fn read(paths: &[PathBuf]) -> Result<Self, Exit> {
         Self::join(paths.iter().map(|path| Part::read(path)).collect::<Result<_, _>>()?)
     }
@@ -326,7 +323,6 @@ fn access(class: &Table<'_>, key: &str) -> Option<Access> {
     access.map_err(|error| class.refuse(key, error.to_string())).ok()
 }
 
-/// An argument.
 pub(super) fn some_size(text: &str) -> Result<Bytes, String> {
     match parse_size(text) {
         Ok(size) if (1..=1 << 30).contains(&size.0) => Ok(size),

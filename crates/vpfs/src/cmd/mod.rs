@@ -37,13 +37,11 @@ use vpfs_proxy::account_id;
 
 use crate::print::Exit;
 
-/// The configuration of a host.
 const CONFIG: &str = "/etc/vpfs/vpfs.toml";
 
 /// What to do without one.
 const HOW_TO_CONFIGURE: &str = "name yours with --config FILE, or write one: `vpfs init --help` shows how";
 
-/// Reads `--protocol`.
 fn protocol() -> impl TypedValueParser<Value = Protocol> {
     let by_name = |name: String| if name == "nfs" { Protocol::Nfs } else { Protocol::OrangeFs };
     PossibleValuesParser::new(["orangefs", "nfs"]).map(by_name)
@@ -64,7 +62,6 @@ fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{plural}")
 }
 
-/// Random bytes in hexadecimal digits.
 fn random_hex<const N: usize>() -> Result<String, Exit> {
     let mut bytes = [0; N];
     let filled = SystemRandom::new().fill(&mut bytes);
@@ -72,7 +69,6 @@ fn random_hex<const N: usize>() -> Result<String, Exit> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// The threads that a subcommand runs on.
 fn runtime() -> Result<tokio::runtime::Runtime, Exit> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.map_err(|error| Exit::Failed(format!("cannot start threads: {error}")))
@@ -83,7 +79,6 @@ pub(super) fn user_id(text: &str) -> Result<u32, String> {
     id(text, Account::User)
 }
 
-/// Reads a group; fits clap's `value_parser`.
 pub(super) fn group_id(text: &str) -> Result<u32, String> {
     id(text, Account::Group)
 }

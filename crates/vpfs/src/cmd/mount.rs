@@ -190,7 +190,6 @@ impl Shares {
     }
 }
 
-/// What the file says.
 pub(crate) struct Regions {
     pub(crate) classes: Vec<Class>,
     pub(crate) rules: Vec<Rule>,
@@ -243,7 +242,6 @@ const RULE: Section = Section {
     ],
 };
 
-/// A class as it stands in the file.
 struct Place {
     name: String,
     class: String,
@@ -261,7 +259,6 @@ impl Place {
     }
 }
 
-/// What is needed of the advice.
 #[derive(Deserialize)]
 struct Advised {
     file: String,
@@ -400,7 +397,6 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Becomes the command.
     pub(crate) fn run(&self) -> Result<(), Exit> {
         let (program, args) = self.command.split_first().expect("it is required");
         let error = Command::new(program).args(args).env(RunWeight::VARIABLE, self.weight.to_string()).exec();

@@ -135,7 +135,6 @@ fn describe(progress: &Progress) -> String {
     format!("{done}/{all}: {} of {}, {} outstanding", op_name(point.op), Size(point.size), point.outstanding)
 }
 
-/// Depth and slot costs, with warnings.
 fn summary(fit: &StorageFit) -> String {
     let mut text = format!("depth {}\n", fit.depth.get());
     let models = [("reads", &fit.reads), ("writes", &fit.writes)];
@@ -446,7 +445,6 @@ struct Subject {
     destroy_data: Option<PathBuf>,
 }
 
-/// A device model and its name.
 #[derive(Clone, Debug)]
 struct Model {
     name: String,
@@ -482,7 +480,6 @@ impl Subject {
         Ok((real(storage), Some(self.time.saturating_sub(begin.elapsed()))))
     }
 
-    /// For people.
     fn describe(&self) -> String {
         match &self.model {
             Some(model) => format!("the device model {}", model.name),

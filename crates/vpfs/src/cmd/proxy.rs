@@ -218,7 +218,6 @@ async fn ready(successor: &mut Option<Starting>) -> std::io::Result<Offer> {
     }
 }
 
-/// The signals that a proxy handles.
 struct Signals {
     hangup: Signal,
     upgrade: Signal,

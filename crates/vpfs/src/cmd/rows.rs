@@ -17,22 +17,17 @@ pub(super) struct Glance {
     pub(super) verdict: Verdict,
     /// The sum of all applications: what they used is the storage's utilisation.
     pub(super) total: Row,
-    /// By name.
     pub(super) apps: Vec<Row>,
     #[serde(skip)]
     pub(super) span: Span,
 }
 
-/// An application.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Row {
-    /// Its name.
     pub(super) app: String,
     /// Its weight; of a sum none.
     pub(super) weight: Option<u32>,
-    /// Data that it moved.
     pub(super) bytes_per_second: f64,
-    /// Requests of it that ended.
     pub(super) requests_per_second: f64,
     /// The part of the storage's time that it used; of several servers, the mean.
     pub(super) used: f64,
@@ -206,7 +201,6 @@ impl Level {
 }
 
 impl Verdict {
-    /// In one line.
     pub(super) fn text(&self) -> String {
         format!("{}: {}", self.level.sign(), self.sentences.join(" "))
     }

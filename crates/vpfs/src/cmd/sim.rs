@@ -184,7 +184,6 @@ fn policy(scenario: &Scenario, name: &str) -> Result<PolicySpec, Exit> {
     })
 }
 
-/// Runs of one scenario.
 struct Runs<'a> {
     scenario: &'a Scenario,
     line: ProgressLine,
@@ -224,7 +223,6 @@ impl<'a> Runs<'a> {
         if self.is_interrupted() { Ok(Vec::new()) } else { done }
     }
 
-    /// Fails if there was an interruption.
     fn finish(self) -> Result<(), Exit> {
         self.line.clear();
         match self.is_interrupted() {
@@ -320,9 +318,7 @@ fn add(trace: &mut TraceFile, scenario: &Scenario, transfer: &Transfer) {
 /// The baseline that results are compared with.
 struct Base<'a> {
     title: String,
-    /// Each application and its throughput.
     apps: Vec<(&'a AppResults, f64)>,
-    /// The results to compare.
     results: &'a [Results],
 }
 
@@ -361,7 +357,6 @@ fn report_of(scenario: &Scenario, results: &[Results], bases: &[Base<'_>]) -> Re
     results.iter().fold(report, |report, results| report.section(policy_section(results)))
 }
 
-/// One row for each policy.
 fn totals(results: &[Results]) -> Section {
     let table = Table::new([
         "policy",
@@ -477,7 +472,6 @@ fn bars(title: &str, results: &[Results], value: impl Fn(&AppResults) -> Option<
     (!names.is_empty()).then(|| results.iter().fold(empty, series))
 }
 
-/// The section about one policy.
 fn policy_section(results: &Results) -> Section {
     let (from, to) = results.common_time();
     let shares = results.shares_between(from, to);
@@ -564,7 +558,6 @@ fn servers(results: &Results) -> Plot {
     Plot::new(format!("Devices, {}", results.policy), axes.0, axes.1).series(Series::scatter("device", points))
 }
 
-/// The kinds of calls.
 type Kind = (&'static str, fn(&AppResults) -> &Latency);
 
 const KINDS: [Kind; 3] = [("read", |app| &app.read), ("write", |app| &app.write), ("metadata", |app| &app.metadata)];
@@ -590,7 +583,6 @@ fn rate_text(bytes_per_second: f64) -> String {
     format!("{:.1}", Rate(bytes_per_second.round() as u64))
 }
 
-/// Columns of the picture.
 const WIDTH: usize = 48;
 
 /// More rows would not be looked at.

@@ -86,9 +86,7 @@ fn load(rules: &Path) -> Result<Settings, Exit> {
     Settings::parse(&file, &text, folder).map_err(|problems| Exit::Usage(format!("invalid rules\n{problems}")))
 }
 
-/// What the files say.
 pub(super) struct Files {
-    /// slurm.toml.
     rules: PathBuf,
     pub(super) settings: Settings,
     pub(super) config: Config,
@@ -101,7 +99,6 @@ pub(super) struct Files {
 type Stamp = Vec<Option<(u64, i64, i64)>>;
 
 impl Files {
-    /// Reads and checks all of them.
     pub(super) fn load(rules: &Path) -> Result<Self, Exit> {
         let settings = load(rules)?;
         // Before they are read: a change meanwhile is seen the next time.
@@ -120,7 +117,6 @@ impl Files {
         Ok(Self { rules: rules.to_owned(), settings, config, token, stamp })
     }
 
-    /// As they are now.
     fn stamp_now(&self) -> Stamp {
         stamp(&self.rules, &self.settings)
     }
@@ -468,7 +464,6 @@ fn bell(path: &Path) -> io::Result<UnixDatagram> {
     Ok(socket)
 }
 
-/// Waits until somebody wakes the agent.
 async fn woken(bell: Option<&UnixDatagram>) {
     let Some(bell) = bell else { return std::future::pending().await };
     while bell.recv(&mut [0; 16]).await.is_err() {
@@ -490,12 +485,10 @@ struct Reader {
     jobs: Vec<Job>,
     /// Of the set that is being pushed, or was.
     version: u64,
-    /// What is being pushed.
     pushed: Vec<Group>,
     said: Said,
 }
 
-/// What the log has said.
 #[derive(Default)]
 struct Said {
     failure: Option<String>,
@@ -688,7 +681,6 @@ pub(super) struct Group {
     pub(super) apps: Vec<AppText>,
 }
 
-/// The sets of all servers.
 #[derive(Debug)]
 pub(super) struct Sets {
     pub(super) groups: Vec<Group>,
@@ -765,7 +757,7 @@ fn with_proven_accounts(settings: Settings, config: &Config, are_enforced: bool)
 }
 
 /// Whether each server gets the jobs of its node, for which no address is needed.
-pub(in crate::cmd) fn have_own_jobs(config: &Config) -> bool {
+pub(super) fn have_own_jobs(config: &Config) -> bool {
     config.servers.iter().all(Server::is_mount)
 }
 
@@ -775,7 +767,7 @@ fn without_share(Unreadable { id, why }: &Unreadable) -> String {
     format!("{job} gets what clients without a rule get, because what squeue prints of it cannot be read: {why}")
 }
 
-pub(in crate::cmd) fn names(all: &[String]) -> String {
+pub(super) fn names(all: &[String]) -> String {
     let shown = all.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
     match all.len().saturating_sub(NAMED) {
         0 => shown,
@@ -801,7 +793,6 @@ struct Shared {
 /// The tasks; dropping it ends them.
 struct Pushing {
     shared: Arc<Shared>,
-    /// By server.
     latest: Vec<watch::Sender<Option<Change>>>,
     _tasks: JoinSet<()>,
 }
@@ -820,7 +811,6 @@ impl Pushing {
         Self { shared, latest, _tasks: tasks }
     }
 
-    /// This is to be pushed to the server from now on.
     pub(super) fn set(&self, server: ServerId, change: Change) {
         self.latest[server.index()].send_replace(Some(change));
     }
@@ -891,20 +881,16 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Answers within this time are one change.
 const TOGETHER: Duration = Duration::from_millis(100);
 
-/// The address of each node in slurm.conf.
 type Addresses = Result<HashMap<String, String>, String>;
 
 /// Asks Slurm for them; takes the given time at most.
 type AskSlurm = Arc<dyn Fn(Duration) -> BoxFuture<'static, Addresses> + Send + Sync>;
 
-/// What is known about nodes.
-pub(in crate::cmd) struct Hosts {
+pub(super) struct Hosts {
     settings: Settings,
     slurm: AskSlurm,
     resolver: Resolver,
-    /// The nodes of jobs.
     nodes: BTreeSet<String>,
-    /// What slurm.conf says.
     listed: HashMap<String, String>,
     /// Nodes that it does not have, or whose address was not told.
     unlisted: BTreeSet<String>,
@@ -922,7 +908,6 @@ pub(in crate::cmd) struct Hosts {
     news: Option<Instant>,
 }
 
-/// The name of a client host.
 struct Name {
     is_wanted: bool,
     since: Instant,
@@ -946,7 +931,7 @@ enum Answer {
 }
 
 impl Hosts {
-    pub(in crate::cmd) fn new(settings: Settings) -> Self {
+    pub(super) fn new(settings: Settings) -> Self {
         let ask = |patience: Duration| -> BoxFuture<'static, Addresses> {
             Box::pin(async move {
                 let asked = tokio::task::spawn_blocking(move || addresses(patience)).await;
@@ -984,7 +969,7 @@ impl Hosts {
     }
 
     /// These are the nodes of jobs from now on. Starts look-ups, and waits for none.
-    pub(in crate::cmd) fn want(&mut self, nodes: BTreeSet<String>) {
+    pub(super) fn want(&mut self, nodes: BTreeSet<String>) {
         self.nodes = nodes;
         let is_known = |node: &String| self.listed.contains_key(node) || self.unlisted.contains(node);
         if !self.nodes.iter().all(is_known) {
@@ -995,7 +980,7 @@ impl Hosts {
     }
 
     /// What is known now of a node: none, if nothing is.
-    pub(in crate::cmd) fn addresses(&self, node: &str) -> Vec<IpAddr> {
+    pub(super) fn addresses(&self, node: &str) -> Vec<IpAddr> {
         let Some(host) = self.host_of(node) else { return Vec::new() };
         match host.parse::<IpAddr>() {
             Ok(ip) => vec![ip.to_canonical()],
@@ -1031,7 +1016,7 @@ impl Hosts {
     }
 
     /// Waits until all look-ups have an answer, at most [`PATIENCE`].
-    pub(in crate::cmd) async fn settle(&mut self) {
+    pub(super) async fn settle(&mut self) {
         let until = Instant::now() + PATIENCE;
         let is_open = |name: &Name| name.is_wanted && !name.is_done;
         while self.is_asking() || self.names.values().any(is_open) {
@@ -1107,7 +1092,6 @@ impl Hosts {
         names.map(|(at, _)| *at).chain(ask).min()
     }
 
-    /// Starts what is due.
     fn start(&mut self) {
         let now = Instant::now();
         if self.is_asking() && self.ask.take().is_some() {

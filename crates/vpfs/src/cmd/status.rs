@@ -36,7 +36,6 @@ pub(crate) struct Status {
     json: bool,
 }
 
-/// What is shown.
 #[derive(Debug, Serialize)]
 struct Screen {
     config: String,
@@ -57,7 +56,6 @@ struct Screen {
     facts: Vec<String>,
 }
 
-/// What went on between the two looks, as a sum over the servers.
 #[derive(Debug, Default, Serialize)]
 struct Load {
     seconds: f64,

@@ -39,7 +39,6 @@ pub(crate) struct SupportBundle {
     output: PathBuf,
 }
 
-/// A name and a text.
 type Entry = (String, String);
 
 impl SupportBundle {
@@ -135,7 +134,6 @@ const SHORTEST: usize = 8;
 /// The largest file of a key that is read.
 const LARGEST: u64 = 64 << 10;
 
-/// The secrets of a configuration.
 #[derive(Debug, Default)]
 struct Secrets(Vec<String>);
 

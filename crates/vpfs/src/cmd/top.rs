@@ -54,7 +54,6 @@ pub(crate) struct Top {
     interval: u64,
 }
 
-/// What `--json` prints.
 #[derive(Serialize)]
 struct Document {
     interval_seconds: u64,
@@ -107,7 +106,6 @@ impl Top {
     }
 }
 
-/// What the user chose.
 struct View {
     order: Order,
     /// One of the servers, or all.
@@ -120,7 +118,6 @@ struct View {
     page: Page,
 }
 
-/// What is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Page {
     Table,
@@ -415,12 +412,10 @@ fn sort(rows: &mut [Row], order: Order) {
     rows.sort_by(|one, other| key(other).total_cmp(&key(one)));
 }
 
-/// The names of the columns.
 fn header() -> String {
     columns(' ', "application", &["MB/s", "ops/s", "used", "entitled", "wait", "storage"], "why")
 }
 
-/// The columns of a row.
 fn line(row: &Row) -> String {
     columns(row.sign(), &row.app, &numbers(row, row.entitled()), &row.why())
 }

@@ -107,7 +107,6 @@ fn url(address: SocketAddr, key: &str) -> String {
 pub(super) enum Source<'a> {
     /// The proxies of this host, at their sockets.
     Host(&'a Asking, &'a Config),
-    /// This process.
     Itself(Observer, Kept),
 }
 
@@ -337,9 +336,7 @@ fn events(samples: &Samples) -> Section {
 struct Moment {
     /// The end of that time, in seconds since 1970.
     at: u64,
-    /// How long it is.
     seconds: f64,
-    /// By name.
     did: BTreeMap<String, Work>,
 }
 
@@ -373,7 +370,6 @@ impl Samples {
         Self { list: moments.into_values().collect(), ..Self::default() }
     }
 
-    /// Asks the proxies.
     async fn look(&mut self, source: &Source<'_>) -> Result<(), Exit> {
         let (statuses, peers, events) = tokio::try_join!(
             source.answers::<Status>(STATUS),

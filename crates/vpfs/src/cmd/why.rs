@@ -391,7 +391,6 @@ fn cells(app: &Breakdown, behind: &BTreeMap<&str, f64>, columns: &[&str]) -> Vec
     [plain(&app.app)].into_iter().chain(parts).collect()
 }
 
-/// For a terminal.
 fn matrix_of(all: &[Breakdown], span: &Span) -> String {
     if all.is_empty() {
         return "No application had requests.".to_owned();
@@ -466,7 +465,6 @@ impl Report {
     }
 }
 
-/// All of it.
 fn page(Window { from, span }: &Window) -> Page {
     let mut all: Vec<Breakdown> = span.apps().into_iter().filter_map(|app| Breakdown::of(span, app)).collect();
     all.sort_by(|one, other| other.request_seconds.total_cmp(&one.request_seconds));
@@ -573,12 +571,12 @@ const WORTH_A_WORD: f64 = 0.1;
 /// Sums over servers, in seconds. Parts of `request_seconds` are `waits`, `quiet_seconds`, `behind_in_storage`,
 /// `storage_itself_seconds` and `processor_seconds`; `behind` says the same as `waits` in another way.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(in crate::cmd) struct Breakdown {
-    pub(in crate::cmd) app: String,
+pub(super) struct Breakdown {
+    pub(super) app: String,
     pub(super) servers: Vec<String>,
     pub(super) policy: String,
     /// Those that ended.
-    pub(in crate::cmd) requests: u64,
+    pub(super) requests: u64,
     /// Those that wait in vpfs at the end,
     pub(super) queued: u64,
     /// and that are in the storage then.
@@ -604,9 +602,9 @@ pub(in crate::cmd) struct Breakdown {
     /// The storage is slower than at best.
     pub(super) slower: Option<Slower>,
     /// The part of the storage's time that it used, ...
-    pub(in crate::cmd) used: f64,
+    pub(super) used: f64,
     /// ... and that its weight entitled it to while anyone asked; of all applications, these are 1.
-    pub(in crate::cmd) entitled: f64,
+    pub(super) entitled: f64,
     /// The part of the time in which anyone asked.
     #[serde(skip)]
     asked: f64,
@@ -623,7 +621,7 @@ pub(in crate::cmd) struct Breakdown {
 
 impl Breakdown {
     /// `None` if no server knows the application, or it had no requests.
-    pub(in crate::cmd) fn of(span: &Span, app: &str) -> Option<Self> {
+    pub(super) fn of(span: &Span, app: &str) -> Option<Self> {
         let mut sum = Self { app: app.to_owned(), is_best_known: true, ..Self::default() };
         let (mut seconds, mut unknown) = (0.0, 0.0);
         for server in &span.servers {
@@ -653,13 +651,11 @@ impl Breakdown {
         Some(sum)
     }
 
-    /// What of its time was in vpfs.
     fn vpfs_seconds(&self) -> f64 {
         let Waits { share_seconds, cap_seconds, pace_seconds, minimum_seconds } = self.waits;
         share_seconds + cap_seconds + pace_seconds + minimum_seconds
     }
 
-    /// What of its time was in the storage.
     pub(super) fn storage_seconds(&self) -> f64 {
         let behind = self.behind_in_storage.values().sum::<f64>();
         self.quiet_seconds + behind + self.storage_itself_seconds + self.processor_seconds
@@ -673,7 +669,7 @@ impl Breakdown {
     /// It used less of the storage than it is entitled to, although it waited for others and its cap allowed more, and
     /// its requests went slower than with that part alone. Waiting for the pace of bulk does not count: what that
     /// leaves unused is what the policy pays for the others' short waits, and no fault to look for.
-    pub(in crate::cmd) fn is_below_entitled(&self) -> bool {
+    pub(super) fn is_below_entitled(&self) -> bool {
         let is_quick = self.is_best_known && self.part(self.quiet_seconds) >= NEARLY * self.share;
         let is_held_up = self.part(self.held_up_seconds()) >= WORTH_A_WORD;
         let is_stuck = self.requests + self.outstanding == 0 && self.queued > 0 && self.cap_bytes_per_second.is_none();
@@ -709,7 +705,7 @@ impl Breakdown {
     }
 
     /// The one of them for which it waited longest, and for which part of its time.
-    pub(in crate::cmd) fn slowed_most_by(&self) -> Option<(&str, f64)> {
+    pub(super) fn slowed_most_by(&self) -> Option<(&str, f64)> {
         let (app, seconds) = self.slowed_by().max_by(|one, other| one.1.total_cmp(&other.1))?;
         Some((app, self.part(seconds)))
     }
@@ -813,7 +809,7 @@ fn at(app: &App, level: usize) -> (Result<&str, &str>, u32) {
 /// What most of the time was for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "kind", content = "app")]
-pub(in crate::cmd) enum Cause {
+pub(super) enum Cause {
     /// Its cap.
     Cap,
     /// The pace of bulk.
@@ -835,7 +831,7 @@ pub(in crate::cmd) enum Cause {
 }
 
 impl Cause {
-    pub(in crate::cmd) fn of(breakdown: &Breakdown) -> Self {
+    pub(super) fn of(breakdown: &Breakdown) -> Self {
         let Breakdown { app, waits, behind, behind_in_storage, .. } = breakdown;
         let whole: f64 = behind.values().sum();
         let own = if whole > 0.0 { behind.get(app).copied().unwrap_or(0.0) / whole } else { 0.0 };
@@ -861,7 +857,7 @@ impl Cause {
     }
 
     /// In three words, for a column.
-    pub(in crate::cmd) fn short(&self) -> String {
+    pub(super) fn short(&self) -> String {
         match self {
             Self::Cap => "its cap".to_owned(),
             Self::Pace => "pace of bulk".to_owned(),

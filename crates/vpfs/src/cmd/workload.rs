@@ -69,11 +69,9 @@ impl Workload {
 
 /// A plan, where it runs, and the options for its output.
 struct Job<'a, P> {
-    /// The subcommand.
     name: &'static str,
     plan: P,
     target: &'a Target,
-    /// Whether files are kept.
     keep: bool,
 }
 
@@ -156,12 +154,10 @@ pub(crate) struct Application<P> {
 }
 
 impl<P: Plan + Clone + 'static> Application<P> {
-    /// Connects.
     pub(crate) async fn prepare(&self) -> Result<Run, RunError> {
         Run::prepare(Arc::new(self.plan.clone()), self.options.clone()).await
     }
 
-    /// Runs it, with its progress.
     pub(crate) async fn alone(&self, title: &str, line: &ProgressLine) -> Result<Report, RunError> {
         run_application(self.prepare().await?, title, line).await
     }
@@ -522,7 +518,6 @@ impl TraceFile {
 
 /// Writes what runs report, beside them.
 struct Tracer {
-    /// None if no trace is wanted.
     writer: Option<JoinHandle<Result<(), Exit>>>,
 }
 
@@ -965,7 +960,6 @@ impl Target {
         })
     }
 
-    /// Whether JSON is printed instead of the table.
     fn json_on_stdout(&self) -> bool {
         self.json.as_deref() == Some(Path::new("-"))
     }
@@ -981,7 +975,6 @@ impl Target {
         }
     }
 
-    /// The layout of new files.
     fn create(&self) -> Result<CreateOptions, Exit> {
         match (self.strip.as_slice(), self.datafiles) {
             ([strip], None) => Ok(CreateOptions::simple_stripe(strip.0)),
@@ -1010,7 +1003,6 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
 
 /// Shows one line of text after the other.
 pub(crate) enum ProgressLine {
-    /// Prints nothing.
     Quiet,
     /// Redraws one line.
     Terminal(ProgressBar),
@@ -1070,7 +1062,6 @@ impl ProgressLine {
         }
     }
 
-    /// Removes the line from a terminal.
     pub(crate) fn clear(&self) {
         if let Self::Terminal(bar) = self {
             bar.finish_and_clear();
@@ -1137,7 +1128,6 @@ fn still_takes(elapsed: Duration, (done, all): (u64, u64)) -> Option<Duration> {
     Duration::try_from_secs_f64(elapsed.as_secs_f64() * part).ok()
 }
 
-/// A table, then latencies of the last repetition.
 fn with_latencies(table: &str, reports: &[Report]) -> String {
     let latencies = reports.last().map(table::latency).unwrap_or_default();
     format!("{table}\n{latencies}")
@@ -1166,7 +1156,6 @@ pub(crate) fn write_output(path: &Path, document: &Value) -> Result<(), Exit> {
     write_text(path, &format!("{document:#}\n"))
 }
 
-/// Writes a file.
 pub(crate) fn write_text(path: &Path, text: &str) -> Result<(), Exit> {
     fs::write(path, text).map_err(|error| Exit::cannot_write(path, &error))
 }

@@ -128,7 +128,6 @@ async fn stopped(stop: &mut Stop, is_attached: bool) -> Result<(), Exit> {
     Ok(())
 }
 
-/// A disk with its limit.
 struct Disk {
     record: Record,
     limit: UnstoredLimit,
@@ -500,7 +499,6 @@ impl Record {
         }
     }
 
-    /// Limits the disk.
     fn limit(&self, bytes: u64) -> io::Result<()> {
         // Without the first, the second is no limit until all of the kernel's memory for writes is used.
         fs::write(self.device.setting("strict_limit"), "1")?;

@@ -206,9 +206,7 @@ impl Advise {
 /// A file with the runs that use it and the advice for it.
 struct Advised {
     name: String,
-    /// Each with its weight.
     runs: Vec<(Trace, u32)>,
-    /// What was asked about it.
     question: Question,
     advice: Advice,
 }
@@ -376,7 +374,6 @@ fn absolute(path: &Path) -> Result<&str, Exit> {
     })
 }
 
-/// The user and group that run this command.
 fn user() -> (u32, u32) {
     std::fs::metadata("/proc/self").map_or((0, 0), |own| (own.uid(), own.gid()))
 }
@@ -448,7 +445,6 @@ fn percent(time: u128, reference: u128) -> String {
     format!("{:.0} %", time as f64 / reference.max(1) as f64 * 100.0)
 }
 
-/// Commands for one file.
 fn region(classes: &Classes, file: &str, row: &Row) -> Result<String, Exit> {
     let mut text = format!("\n# {}: {}\n", shown(file), stripes(classes, &row.stripes));
     let servers = servers(classes, row)?;
@@ -575,7 +571,6 @@ fn stripes(classes: &Classes, stripes: &[u64]) -> String {
     used.map(|(class, stripe)| format!("{} {}", class.name, exact(*stripe))).collect::<Vec<_>>().join(", ")
 }
 
-/// Bytes per second.
 fn bytes_per_second(region: &RegionAdvice, time: u128) -> f64 {
     region.moved as f64 / (time.max(1) as f64 / PICOS)
 }
@@ -657,7 +652,6 @@ const NAMES_MAX: usize = 3;
 /// prediction is more accurate.
 const REST_PERCENT: u128 = 10;
 
-/// All files of the logs.
 struct Answer {
     /// Those for which stripes were searched, what gains most time first.
     pub(super) files: Vec<Advised>,
@@ -680,7 +674,6 @@ struct Group<'a> {
     gained: u128,
 }
 
-/// Files that are not shown.
 #[derive(Default)]
 struct Rest {
     files: usize,
@@ -1102,7 +1095,6 @@ mod tests {
         Cluster::new(vec![class("disk", 5000, 100_000_000), class("flash", 50, 1_000_000_000)], 1_000_000_000).unwrap()
     }
 
-    /// A file that is read in a number of requests of a size.
     fn file(name: &str, requests: u64, size: u64) -> Advised {
         let request = |at| Request { rank: 0, op: Op::Read, offset: at * size, size, start: 0, end: 0 };
         let runs = vec![(Trace::new((0..requests).map(request).collect()).unwrap(), 1)];
@@ -1111,7 +1103,6 @@ mod tests {
         Advised { name: name.into(), runs, question, advice }
     }
 
-    /// A file of 100 bytes.
     fn small(name: &str) -> Small {
         let request = Request { rank: 0, op: Op::Read, offset: 0, size: 100, start: 0, end: 0 };
         Small::of(name, &[(Trace::new(vec![request]).unwrap(), 1)], 64 << 10).unwrap()
