@@ -66,9 +66,7 @@ impl HostList {
 
     /// The hosts denoted by `text`, as cluster tools write them: `c[001-064],login1`, `10.1.0.0/16`,
     /// `10.1.0.31-10.1.0.38`; at most `limit`, where a range of addresses counts as the networks that cover it.
-    ///
-    /// # Errors
-    /// What is no host, why, and what to write instead.
+    /// An error says what is no host, why, and what to write instead.
     pub fn parse(text: &str, limit: usize) -> Result<Self, String> {
         let mut list = Self::default();
         for host in read_hosts(text, limit)? {

@@ -20,10 +20,7 @@ use crate::units::{Rate, Size, Span, decimal, parse_duration, parse_rate, parse_
 /// The largest file that is read: configurations, scenarios and profiles.
 pub const FILE_LIMIT: usize = 1 << 20;
 
-/// The text of a file.
-///
-/// # Errors
-/// As [`read_bytes`], and if it is not UTF-8.
+/// The text of a file. Fails as [`read_bytes`] does, and if it is not UTF-8.
 pub fn read_text(path: &Path) -> io::Result<String> {
     let bytes = read_bytes(path)?;
     String::from_utf8(bytes)
@@ -39,10 +36,7 @@ fn not_text(bytes: &[u8], valid: usize) -> String {
     format!("it is not UTF-8 text: line {line} has the byte 0x{:02x}", bytes[valid])
 }
 
-/// The content of a file.
-///
-/// # Errors
-/// If it cannot be read or is larger than [`FILE_LIMIT`]; at most one byte more than that is read.
+/// The content of a file. Fails if it is larger than [`FILE_LIMIT`]; at most one byte more than that is read.
 pub fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();
@@ -378,10 +372,7 @@ pub struct Table<'a> {
     path: String,
 }
 
-/// Reads the text of a file as `root`; `file` is its name for messages.
-///
-/// # Errors
-/// All problems found in the file, at once.
+/// Reads the text of a file as `root`; `file` is its name for messages. An error has all problems at once.
 pub fn read_file<T>(
     file: &str,
     text: &str,

@@ -94,10 +94,7 @@ impl Set {
     pub const LONGEST: usize = 8 << 20;
     const TTL: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30 * 24 * 3600)];
 
-    /// Reads JSON. O(length).
-    ///
-    /// # Errors
-    /// The place and the remedy.
+    /// Reads JSON; an error states place and remedy. O(length).
     pub fn parse(json: &[u8]) -> Result<Self, String> {
         if json.len() > Self::LONGEST {
             return Err(format!("a set has at most {} bytes", Self::LONGEST));
@@ -105,10 +102,7 @@ impl Set {
         serde_json::from_slice(json).map_err(|error| error.to_string()).and_then(Self::check)
     }
 
-    /// Checks what an owner wrote.
-    ///
-    /// # Errors
-    /// The place and the remedy.
+    /// Checks what an owner wrote; an error states place and remedy.
     pub fn check(text: SetText) -> Result<Self, String> {
         let ttl = parse_duration(&text.ttl).map_err(|error| format!("ttl: {error}"))?;
         let [least, most] = Self::TTL;
@@ -274,9 +268,6 @@ impl Sets {
 
     /// Replaces the set of this name, or renews it. A version that is there already is accepted with the same
     /// applications, so that a push can be repeated; an older one never is. O(applications of all sets).
-    ///
-    /// # Errors
-    /// See [`Refusal`].
     pub fn put(&mut self, now: Time, name: SetName, set: Set) -> Result<Put, Refusal> {
         let before = self.by_name.get(&name).map(|held| &held.set.text);
         let is_same = before.is_some_and(|before| before.apps == set.text.apps);
@@ -395,10 +386,7 @@ impl Sets {
         serde_json::to_string(&kept).expect("names, numbers and lists are JSON")
     }
 
-    /// What an earlier process held, without what has expired since.
-    ///
-    /// # Errors
-    /// If it was damaged.
+    /// What an earlier process held, without what has expired since; fails if that was damaged.
     pub fn from_json(now: Time, json: &[u8]) -> Result<Self, String> {
         let kept: Vec<Kept> = serde_json::from_slice(json).map_err(|error| error.to_string())?;
         let mut sets = Self::default();

@@ -249,10 +249,7 @@ fn shown(text: &str) -> String {
 }
 
 impl Jobs {
-    /// Reads it. Memory in proportion to the text.
-    ///
-    /// # Errors
-    /// What it says instead: that it failed, or something that is no list of jobs.
+    /// Reads it; an error says that squeue failed, or printed no list of jobs. Memory in proportion to the text.
     pub fn parse(mut json: impl Read) -> Result<Self, String> {
         let unclear = |error: serde_json::Error| format!("prints something else than jobs: {error}");
         // Nearly all of it is skipped, which is several times faster in memory than byte by byte from a reader.
@@ -455,8 +452,7 @@ const FIELDS: [&str; 5] = ["account", "user", "qos", "partition", "job"];
 struct Template(String);
 
 impl Template {
-    /// # Errors
-    /// What is wrong in it.
+    /// An error says what is wrong in the text.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let template = Self(text.to_owned());
         let filled = template.fill(&Job::default());
@@ -549,10 +545,7 @@ pub struct Rule {
 }
 
 impl Settings {
-    /// Reads the text of a file, which is called `file` in messages and is in `folder`.
-    ///
-    /// # Errors
-    /// All problems at once, each with its line and its remedy.
+    /// Reads the text of a file in `folder`, which is called `file` in messages. An error has all problems at once.
     pub fn parse(file: &str, text: &str, folder: &Path) -> Result<Self, Problems> {
         read_file(file, text, &ROOT, |root| {
             read(&root.table("agent", &AGENT), folder, read_rules(&root.tables("rule", &RULE)))

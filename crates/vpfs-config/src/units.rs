@@ -307,10 +307,7 @@ impl SetName {
     /// Owners whose applications would have the names of automatic ones.
     const RESERVED: [&str; 3] = ["host", "uid", "auto"];
 
-    /// Reads a name of 1 to 64 letters, digits, `-`, `_` and `.`.
-    ///
-    /// # Errors
-    /// Why it is none, and what would be.
+    /// Reads a name of 1 to 64 letters, digits, `-`, `_` and `.`; an error says why it is none, and what would be.
     pub fn parse(text: &str) -> Result<Self, String> {
         if !is_name(text) || text.starts_with('.') {
             return Err(format!("{} is not the name of a set; {NAME_RULE}", quote(text)));

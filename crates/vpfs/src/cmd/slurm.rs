@@ -182,18 +182,12 @@ const LONGEST_ERROR: u64 = 4096;
 /// How often to look whether it has ended.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// All jobs that have nodes.
-///
-/// # Errors
-/// Why they are not known: no answer in time, a failure, or another format.
+/// All jobs that have nodes; an error says why they are not known.
 fn jobs(patience: Duration) -> Result<Jobs, String> {
     ask("squeue", &["--all", "--json"], patience, Jobs::parse)
 }
 
 /// The address of each node in slurm.conf.
-///
-/// # Errors
-/// As [`jobs`].
 pub(super) fn addresses(patience: Duration) -> Result<HashMap<String, String>, String> {
     ask("sinfo", &["--all", "--noheader", "--Node", "--format=%N %o"], patience, |mut out| {
         let mut bytes = Vec::new();
@@ -205,9 +199,6 @@ pub(super) fn addresses(patience: Duration) -> Result<HashMap<String, String>, S
 }
 
 /// The settings in slurm.conf, by name.
-///
-/// # Errors
-/// As [`jobs`].
 pub(super) fn settings_of_slurm(patience: Duration) -> Result<HashMap<String, String>, String> {
     ask("scontrol", &["show", "config"], patience, |mut out| {
         let mut bytes = Vec::new();
