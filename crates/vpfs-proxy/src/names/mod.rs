@@ -1,7 +1,7 @@
 //! Host names: looked up in the background, never waited for (docs/decisions/0009-operation.md).
 //!
 //! [`Table`] decides what is looked up when, [`Names::run`] does it, and [`wanted`] lists the names of a configuration.
-//! Each change of addresses goes to the daemon's [`Follower`](crate::follower::Follower).
+//! Each change of addresses goes to the daemon's [`Follower`](crate::daemon::Follower).
 
 mod table;
 
