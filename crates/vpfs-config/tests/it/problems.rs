@@ -38,8 +38,6 @@ fn a_problem_has_its_place_and_remedy() {
             f:10: log.file: unknown key; allowed are level, format
         [sheduler]
             f:9: sheduler: unknown key; did you mean [scheduler]?
-        [[app]]\nname = "a"\nkey = 1\nuids = 1
-            f:11: app.a.key: unknown key; allowed are name, share, weight, cap, server_cap, target_rate, server_target_rate, deadline, min_rate, server_min_rate, latency, burst, exempt, clients, uids, users and 8 more
 
         [scheduler]\npolicy = "sfqd"
             f:10: scheduler.policy: unknown value "sfqd"; did you mean "sfq-d"?
@@ -153,10 +151,20 @@ fn a_problem_has_its_place_and_remedy() {
         [[share]]\nname = "auto"\nweight = 2
             f:10: share.auto.name: "auto" is the share of automatic applications, see auto_weight; choose another name
         [[share]]\nname = "a"\n[[share]]\nname = "a"
-            f:11: share.a.name: line 9 already has [[share]] "a"; put both together
+            f:12: share.a.name: line 9 already has [[share]] "a"; put both together
         [[share]]\nname = "a"\nburst = "1MiB"
             f:11: share.a.burst: has no effect without cap or server_cap; add one or remove it
         "#,
+    );
+}
+
+#[test]
+fn a_long_list_of_keys_is_cut() {
+    assert_eq!(
+        problems_of("[[app]]\nname = \"a\"\n\"k\\n\" = 1\nuids = 1"),
+        [
+            "f:11: app.a.k\\n: unknown key; allowed are name, share, weight, cap, server_cap, target_rate, server_target_rate, deadline, min_rate, server_min_rate, latency, burst, exempt, clients, uids, users and 8 more"
+        ]
     );
 }
 
