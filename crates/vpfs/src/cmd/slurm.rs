@@ -1203,7 +1203,7 @@ mod tests {
         assert!(ask("no-such-program", &[], long, text).unwrap_err().contains("cannot run"));
         let wrong = ask("echo", &["{}"], long, Jobs::parse).unwrap_err();
         assert!(wrong.contains("something else than jobs"), "{wrong}");
-        for hanging in ["sleep 1000", "echo half; exec sleep 1000", "exec >&-; exec sleep 1000"] {
+        for hanging in ["exec sleep 1000", "echo half; exec sleep 1000", "exec >&-; exec sleep 1000"] {
             let error = shell(hanging, Duration::from_millis(50)).unwrap_err();
             assert!(error.contains("did not answer"), "{error}");
         }
