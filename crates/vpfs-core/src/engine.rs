@@ -1,4 +1,5 @@
-//! What a policy needs besides `Scheduler` so that it can be exchanged for another one while requests are in use.
+//! What a policy needs besides `Scheduler` so that it can be exchanged for another one while requests are in use, and
+//! what it tells of itself.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -6,15 +7,42 @@ use core::fmt::Debug;
 
 use crate::dsfq::SharedService;
 use crate::event::EventQueue;
-use crate::learned::Learned;
-use crate::limits::Limits;
 use crate::member::Member;
 use crate::pace::{Pacing, TriedRate};
 use crate::request::Request;
 use crate::scheduler::Scheduler;
 use crate::settings::Settings;
 use crate::totals::Totals;
-use crate::units::{AppId, Bytes, RequestId, Time};
+use crate::units::{AppId, Bytes, Depth, RequestId, Time};
+
+/// What limits the work in the storage at the moment, for people who look into a scheduler; `None` for those that it does not have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Requests in the storage, of `two-level` (its Lo).
+    pub depth: Option<Depth>,
+    /// The rate of bulk while it is paced, in bytes per second; each access counts 64 KiB more.
+    pub pace: Option<u64>,
+}
+
+/// What a policy has learned at run time and can take back after a restart, as plain data: for a successor, or a file.
+///
+/// Only what makes the first seconds bad without it is kept; the rest is learned again at once. It may come from
+/// another version, or from a time when the storage was another one. So a policy takes any values, limits them to what
+/// it could have learned itself, and continues to learn from there: what is wrong is corrected as after a change of the
+/// storage.
+///
+/// By [`Isolation`](crate::Isolation); other policies learn nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Learned {
+    /// The best rate of bulk, 0 if unknown, and the most that it was served, in cost per second.
+    pub best: u64,
+    /// See `best`.
+    pub most: u64,
+    /// The usual cost of a request of bulk.
+    pub usual: u64,
+    /// How long such a request takes alone, 0 if unknown.
+    pub alone_ns: u64,
+}
 
 /// A scheduler that can be exchanged for another one.
 pub(crate) trait Engine: Scheduler + Debug {

@@ -29,24 +29,21 @@ use alloc::vec::Vec;
 use core::ops::{Add, RangeInclusive};
 use core::time::Duration;
 
-use gate::{Bulk, Gate};
+use gate::{Bulk, Gate, Quickest};
 use groups::Groups;
 use promise::Promise;
 
 use crate::app_policy::{AppPolicy, Minimum, ShareId, SharePolicy};
 use crate::constants::Constants;
 use crate::dsfq::{Change, SharedService};
-use crate::engine::{Engine, Handover};
+use crate::engine::{Engine, Handover, Learned, Limits};
 use crate::event::{Event, EventQueue, MissCause};
 use crate::fair::{FairQueue, Queued};
-use crate::learned::Learned;
-use crate::limits::Limits;
 use crate::list::{Links, Node};
 use crate::member::Member;
 use crate::minima::Minima;
 use crate::pace::{AppMeasure, Decision, Measure, Pace, Pacing, SHARED_TICK, TriedRate};
 use crate::prices::Prices;
-use crate::quickest::Quickest;
 use crate::request::{Dispatch, OpKind, Pieces, Request, Rule, ServiceClass, ServiceReport};
 use crate::scheduler::Scheduler;
 use crate::settings::{PolicyKind, Protection, Settings, Sharing};

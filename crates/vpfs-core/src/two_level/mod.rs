@@ -30,9 +30,8 @@ use deadline::{DeadlineQueue, TargetProfile};
 use depth_control::{Backlog, DepthControl, Passed};
 
 use crate::app_policy::{AppPolicy, ShareId, SharePolicy};
-use crate::engine::{Engine, Handover};
+use crate::engine::{Engine, Handover, Limits};
 use crate::event::{Event, EventQueue};
-use crate::limits::Limits;
 use crate::list::{Links, Node};
 use crate::member::Member;
 use crate::request::{Dispatch, Request, Rule};
