@@ -212,7 +212,7 @@ impl Bench<'_> {
         self.run(fill(site.kind, &direct))?;
         eprintln!("{name}: each alone");
         let small_alone = self.within(small_alone(site.kind, &direct, small, time))?;
-        let large_alone = self.within(large_alone(site.kind, &direct, order, time))?;
+        let large_alone = self.within(large_alone(site, &direct, order, time))?;
         let mut table = Table::new();
         table.load_style(ASCII_MARKDOWN).set_header([
             name,
@@ -261,21 +261,23 @@ impl Bench<'_> {
     ) -> Result<Measured, String> {
         let (site, time) = (self.site, std::time::Duration::from_secs(self.options.seconds));
         eprintln!("{case}: {}", setting.name);
+        // Before the proxy looks: it takes what disks store for what they can store.
+        site.disks.iter().try_for_each(Disk::settle)?;
         let start = |lines: &Lines| Proxy::start(site, self.program, lines);
         let proxy = setting.config.as_ref().map(start).transpose()?;
         let urls = proxy.as_ref().map_or_else(|| [site.url(), site.url()], |proxy| proxy.urls.clone());
-        let stored = || site.disks.iter().map(Disk::stored).sum::<u64>();
-        let (done, stored) = self.within(async {
-            let before = stored();
+        let (done, stored) = self.run(async {
+            let before = site.stored();
             let began = std::time::Instant::now();
             let done = both(site.kind, &urls, small, order, time).await?;
-            Ok((done, (stored() - before) as f64 / began.elapsed().as_secs_f64()))
+            Ok((done, (site.stored() - before) as f64 / began.elapsed().as_secs_f64()))
         })?;
         // What the large one loses by vpfs when nobody is there; afterwards, so that the proxy knows nothing of either
         // before.
         let large = match proxy {
             Some(_) if setting.name.starts_with("isolation") => {
-                Some(self.within(large_alone(site.kind, &urls[1], order, time))?)
+                site.disks.iter().try_for_each(Disk::sync)?;
+                Some(self.run(large_alone(site, &urls[1], order, time))?)
             }
             _ => None,
         };
@@ -563,13 +565,17 @@ async fn small_alone(kind: Kind, url: &str, what: Small, time: Duration) -> Resu
     Ok(calls.between(from, from + time))
 }
 
-/// The large one alone, at the time at which it is measured beside the small one.
-async fn large_alone(kind: Kind, url: &str, order: Order, time: Duration) -> Result<Done, String> {
+/// The large one alone, at the time at which it is measured beside the small one: what the disks store of it, since
+/// memory takes more or less than that for a while.
+async fn large_alone(site: &Site, url: &str, order: Order, time: Duration) -> Result<Done, String> {
     let lead = if order.is_large_first() { LEAD } else { Duration::ZERO };
     let from = Instant::now() + lead + SETTLING;
-    let calls = large(kind, url, order, lead + SETTLING + time).await?;
+    let calls = large(site.kind, url, order, lead + SETTLING + time).await?;
+    sleep_until(from).await;
+    let before = site.stored();
     sleep_until(from + time).await;
-    Ok(calls.between(from, from + time))
+    let bytes_per_second = (site.stored() - before) as f64 / time.as_secs_f64();
+    Ok(Done { bytes_per_second, ..calls.between(from, from + time) })
 }
 
 /// Both, from five seconds after the later one's arrival on.
@@ -611,6 +617,11 @@ struct Site {
 }
 
 impl Site {
+    /// Bytes that its disks have stored so far.
+    fn stored(&self) -> u64 {
+        self.disks.iter().map(Disk::stored).sum()
+    }
+
     /// `None`, which is reported, if the servers are not installed.
     fn start(kind: Kind, dir: &Path) -> Result<Option<Self>, String> {
         match kind {
@@ -786,12 +797,17 @@ impl Disk {
     /// Stores what the kernel still has in memory for it, without the limit, and gives the memory back.
     fn settle(&self) -> Result<(), String> {
         self.limit(false)?;
+        self.sync()?;
+        self.limit(true)
+    }
+
+    /// Stores what the kernel still has in memory for it, and gives the memory back.
+    fn sync(&self) -> Result<(), String> {
         let synced = Command::new("sync").arg("--file-system").arg(self.mount()).status();
         if !synced.is_ok_and(|status| status.success()) {
             return Err(format!("{} cannot be synced", self.mount().display()));
         }
-        fs::write("/proc/sys/vm/drop_caches", "1").map_err(|error| format!("drop_caches: {error}"))?;
-        self.limit(true)
+        fs::write("/proc/sys/vm/drop_caches", "1").map_err(|error| format!("drop_caches: {error}"))
     }
 
     /// Bytes that it has stored so far.
