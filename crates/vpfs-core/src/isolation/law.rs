@@ -685,6 +685,21 @@ impl Law {
         if !(done && moves) && self.drained < self.c.settle {
             return;
         }
+        // Where nothing is complete, the storage may also stand still for another reason.
+        let is_first = self.at >= self.ceiling_until;
+        if !done && (moves || is_first) && self.rate == self.best && self.rate > self.c.grid as i32 {
+            // Not even at half of it: it was seen while memory took more than the storage can do.
+            if is_first {
+                self.ban();
+            }
+            self.best -= self.c.grid as i32;
+            self.curve.retain(|rate, _| *rate <= self.best);
+            self.rate = self.best;
+            self.search();
+            self.countdown = 1.0;
+            self.drain();
+            return;
+        }
         if self.rate == self.best {
             self.next();
         } else {
@@ -754,7 +769,7 @@ impl Law {
         if yes || last && better > 0.0 {
             self.best = self.rate;
             if self.momentum == Some(self.up) {
-                self.step = (self.step * 2).min(self.step_max());
+                self.step = (self.step * 2).min(self.reach());
             }
             self.momentum = Some(self.up);
             self.refused = 0;
@@ -839,8 +854,14 @@ impl Law {
         (self.phase, self.rate, self.countdown) = (Phase::Cruise, self.best, 2.0);
     }
 
+    /// The largest step upwards: below a rate that turned out too high, half of the way to it.
+    fn reach(&self) -> i32 {
+        let below = if self.at < self.ceiling_until { self.ceiling - self.best } else { 0 };
+        (below / 2).max(self.step_max())
+    }
+
     fn search(&mut self) {
-        (self.step, self.up, self.refused) = (self.step_max(), true, 0);
+        (self.step, self.up, self.refused, self.momentum) = (self.reach(), true, 0, None);
         (self.countdown, self.trial_slots) = (0.0, 0);
     }
 
