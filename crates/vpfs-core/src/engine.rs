@@ -15,7 +15,8 @@ use crate::settings::Settings;
 use crate::totals::Totals;
 use crate::units::{AppId, Bytes, Depth, RequestId, Time};
 
-/// What limits the work in the storage at the moment, for people who look into a scheduler; `None` for those that it does not have.
+/// What limits the work in the storage at the moment, for people who look into a scheduler; `None` for what a policy
+/// does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Requests in the storage, of `two-level` (its Lo).
