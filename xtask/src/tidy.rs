@@ -198,7 +198,7 @@ fn table(claims: &[Value]) -> Result<String, String> {
         let command = command.map(|text| if text.contains('`') { text.to_owned() } else { format!("`{text}`") });
         let (what, goal, by_hand, value) = (what?, goal?, by_hand?, value?);
         let (command, commit, machine) = (command?, commit?, machine?);
-        let day = field("day")?.rsplit('-').next().unwrap_or_default().trim_start_matches('0');
+        let day = field("day")?.split_once('-').unwrap_or_default().1;
         let _ = writeln!(table, "|{what}|{goal}|{by_hand}|{value}|{command}|{commit}, {machine}, {day}|");
     }
     Ok(table)
