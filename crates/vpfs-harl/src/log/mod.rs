@@ -238,6 +238,7 @@ fn shown(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     pub(super) fn read(text: &str) -> Result<Log, LogError> {
         let mut reader = LogReader::default();
@@ -254,5 +255,21 @@ mod tests {
         assert_eq!(problem("\n# nothing\n"), "2: the log is empty; ".to_owned() + LOGS);
         assert!(problem("hello").starts_with("1: not a log"), "{}", problem("hello"));
         assert!(LogReader::default().line(b"\xff\xfe").unwrap_err().to_string().starts_with("1: not a log"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(
+            start in prop::sample::select(vec!["", "rank,op,offset,size,time,file", "fio version 3 iolog", "# DXT, file_name: a"]),
+            lines in prop::collection::vec("[ -~]{0,60}|[0-9rw ,.x-]{0,40}|X_POSIX 0 write [0-9 .-]{0,40}", 0..6),
+            raw in prop::collection::vec(any::<u8>(), 0..40),
+        ) {
+            let mut reader = LogReader::default();
+            let text = lines.iter().map(String::as_bytes).chain([raw.as_slice()]);
+            let all_read = std::iter::once(start.as_bytes()).chain(text).all(|line| reader.line(line).is_ok());
+            if all_read {
+                let _ = reader.finish();
+            }
+        }
     }
 }

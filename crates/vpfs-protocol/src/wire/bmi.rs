@@ -202,6 +202,11 @@ mod tests {
 
     proptest! {
         #[test]
+        fn any_bytes_decode_or_fail(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+            let _ = Header::decode(&bytes);
+        }
+
+        #[test]
         fn decode_inverts_encode(tag: u64, size in 0..=MAX_MESSAGE) {
             let header = Header::reply(Tag(tag), size).unwrap();
             prop_assert_eq!(Header::decode(&header.encode()), Ok(header));

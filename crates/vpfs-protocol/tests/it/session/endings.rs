@@ -160,6 +160,26 @@ fn number_is_used_again_while_the_old_message_passes() {
 }
 
 #[test]
+fn number_is_used_again_while_old_written_data_passes() {
+    let mut wire = Wire::new();
+    let old = wire.sent(&write(1, 50_000));
+    wire.server(&ack(1, 0));
+    let late = data(1, 50_000);
+    wire.client(&late[..20_000]);
+    timed_out(&wire.wait(FLOW + LATE), old);
+    wire.client(&[&late[20_000..], &write(2, 300)].concat());
+    let new = wire.record.held().next().unwrap();
+    assert!(old.index == new.index && old != new, "{old:?} {new:?}");
+    wire.dispatch(new);
+    wire.take_to_server();
+    wire.server(&ack(2, 0));
+    wire.client(&data(2, 300));
+    wire.take_to_client();
+    assert_done(&wire.server_passes(&written(2, 300)), new, 300);
+    wire.assert_idle();
+}
+
+#[test]
 fn reply_that_stops_in_its_middle() {
     let mut wire = Wire::new();
     let old = wire.sent(&readdir(1));

@@ -105,6 +105,18 @@ fn a_message_is_read_to_its_end_in_any_case() {
 }
 
 #[test]
+fn data_of_a_refused_or_failed_write_is_not_awaited() {
+    let mut wire = Wire::with_ops(2);
+    wire.sent(&write(1, 5000));
+    wire.held(&readdir(2));
+    wire.held(&readdir(3));
+    wire.server(&ack(1, 0));
+    assert!(wire.session.wants_client());
+    wire.server(&refusal(1, Op::WriteCompletion));
+    assert!(!wire.session.wants_client());
+}
+
+#[test]
 fn bytes_towards_one_side_stop_the_other() {
     let limits = SessionLimits { outbound_bytes: 10_000, ..SessionLimits::default() };
     let mut wire = Wire::with(limits, AddressMap::default());

@@ -585,6 +585,16 @@ fn nothing_to_rewrite_is_the_same_bytes() {
 }
 
 #[test]
+fn timeouts() {
+    let payload = Frame::named("op13_getconfig_response").payload;
+    let timeouts = ClientTimeouts { bmi_secs: Some(900), flow_secs: Some(1200) };
+    let expected = text_of(&payload)
+        .replace("ClientJobBMITimeoutSecs 300", "ClientJobBMITimeoutSecs 900")
+        .replace("ClientJobFlowTimeoutSecs 300", "ClientJobFlowTimeoutSecs 1200");
+    assert_eq!(text_of(&rewrite::config_text(&payload, timeouts, |_| None).unwrap()), expected);
+}
+
+#[test]
 fn a_configuration_that_grows_too_long_is_refused() {
     let text = format!("<Aliases>\nAlias a tcp://127.0.0.1:1\n</Aliases>\n#{}", "x".repeat(65490));
     let payload = Reply::from(GetConfig { text: text.into() }).encode();
